@@ -1,0 +1,42 @@
+"""The true count given its release: the exact conditional that inference draws from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from countveil.distributions.elementwise import count_log_ratios, draw_counts, seed_from
+from countveil.distributions.log_concave import LogConcaveLaw, Window, window
+from countveil.kernels.count_conditional import count_mode
+
+
+class CountGivenRelease(LogConcaveLaw):
+    r"""P(y | x, mu, rho) ∝ mu**y / y! * exp(-rho*|x - y|), y = 0, 1, 2, ...
+
+    ``x`` is the released count, ``mu`` the Poisson rate of the true one, rho = -log(alpha) = epsilon/N. For
+    x <= 0 it is Poisson(alpha*mu), whatever the value of x.
+
+    >>> from countveil.distributions import count_given_release
+    >>> round(float(count_given_release.pmf(0, x=-1, mu=0.7, rho=1.0)), 3)
+    0.773
+    """
+
+    def _argcheck(self, x: Any, mu: Any, rho: Any) -> Any:
+        return (np.floor(x) == x) & (mu >= 0) & np.isfinite(mu) & (rho > 0) & np.isfinite(rho)
+
+    def _log_ratio(self, k: np.ndarray, x: float, mu: float, rho: float) -> np.ndarray:
+        if mu == 0:
+            return np.where(k == 0, 0.0, -np.inf)
+        t = max(int(x), 0)
+        return count_log_ratios(k, count_mode(t, mu, rho), t, math.log(mu), rho)
+
+    def _window(self, x: float, mu: float, rho: float) -> Window:
+        return window(lambda k: self._log_ratio(k, x, mu, rho), count_mode(max(int(x), 0), mu, rho))
+
+    def _rvs(self, x: Any, mu: Any, rho: Any, size: Any = None, random_state: Any = None) -> np.ndarray:
+        return draw_counts(seed_from(random_state), *(np.broadcast_to(p, size) for p in (x, mu, rho)))
+
+
+count_given_release = CountGivenRelease(name="count_given_release", shapes="x, mu, rho")

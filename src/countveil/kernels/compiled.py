@@ -1,0 +1,85 @@
+"""``compiled``: the one decorator of every kernel, and the folder its machine code is kept in.
+
+The folder's name is a hash of all kernel sources, of the sources beside the decorated function, and of the
+versions of Python, numpy and numba. Numba by itself watches only the file of the function it caches and does
+not notice a change in a function called from another file; with the hash any edit opens a fresh folder.
+
+The folder lies beside the sources, or under the user's cache folder where the package cannot be written.
+``COUNTVEIL_CACHE_DIR`` puts it elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+KERNELS = Path(__file__).resolve().parent
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile ``function`` on first call, releasing the GIL, and keep the machine code.
+
+    No fastmath: draws must be bit-identical everywhere. The same function, called from a CUDA kernel, is
+    compiled by numba for the device. ``error_model="numpy"`` because a device cannot raise either.
+    """
+    folder = cache_folder(Path(inspect.getfile(function)).resolve().parent)
+    # numba reads CACHE_DIR when it decorates; putting it back leaves other packages' caches alone.
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
+    try:
+        return numba.njit(function, cache=True, nogil=True, error_model="numpy")
+    finally:
+        config.CACHE_DIR = before
+
+
+@cache
+def cache_folder(sources: Path) -> Path:
+    """The folder for machine code compiled from ``sources`` and the kernels, created if need be."""
+    name = f"compiled-{source_hash(sources)}"
+    for base in _candidate_bases():
+        folder = base / name
+        if _writable(folder):
+            return folder
+    # Nowhere to keep it: compile anew in every process rather than fail.
+    return Path(tempfile.mkdtemp(prefix="countveil-"))
+
+
+@cache
+def source_hash(sources: Path) -> str:
+    """Hash of every Python file in the kernels and in ``sources``, and of the versions that matter."""
+    digest = hashlib.sha256()
+    for version in (sys.version, platform.machine(), np.__version__, numba.__version__):
+        digest.update(version.encode() + b"\0")
+    for folder in dict.fromkeys((KERNELS, sources)):
+        for file in sorted(folder.glob("*.py")):
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _candidate_bases() -> list[Path]:
+    chosen = os.environ.get("COUNTVEIL_CACHE_DIR")
+    if chosen:
+        return [Path(chosen)]
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (home may be unknown)
+    return [KERNELS.parent / "__pycache__", Path(home) / "countveil"]
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

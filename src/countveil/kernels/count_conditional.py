@@ -1,0 +1,124 @@
+"""The exact conditional of a true count given its release: P(y | x, mu) ∝ mu**y/y! * alpha**|x - y|.
+
+With rho = -log(alpha), z = mu*exp(rho) and w = mu*exp(-rho):
+
+* x <= 0: y ~ Poisson(w), whatever the value of x;
+* x = t > 0: successive ratios are z/y up to y = t and w/y beyond. Log-concave with mode floor(z) if that is
+  at most t, floor(w) if that exceeds t, else t.
+
+No auxiliary variable and no normaliser. The sum or the hat starts at the mode, because a recursion from 0
+overflows on real data. rho is kept rather than alpha, which underflows.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from countveil.kernels.compiled import compiled
+from countveil.kernels.exponential import exponential
+from countveil.kernels.hat import break_distance, propose
+from countveil.kernels.log_poisson import log_factorial_ratio
+from countveil.kernels.poisson import poisson
+from countveil.kernels.uniform import uniform
+
+_NEGLIGIBLE = 1e-18
+
+
+@compiled
+def count_mode(t, mu, rho):
+    """The most likely true count for a release t >= 0."""
+    z = mu * math.exp(rho)
+    if z < t + 1.0:
+        return math.floor(z)
+    w = mu * math.exp(-rho)
+    if w >= t + 1.0:
+        return math.floor(w)
+    return t
+
+
+@compiled
+def draw_count(stream, x, mu, rho):
+    """``(y, stream)``: the true count of a cell released as ``x`` with rate ``mu`` and noise ``rho``."""
+    if mu <= 0.0:
+        return np.int64(0), stream
+    w = mu * math.exp(-rho)
+    if x <= 0:
+        return poisson(stream, w)
+    mode = count_mode(x, mu, rho)
+    if mode <= 12:
+        return _count_by_sum(stream, x, mu * math.exp(rho), w, mode)
+    return _count_by_rejection(stream, x, mu, rho, mode)
+
+
+@compiled
+def _count_by_sum(stream, t, z, w, mode):
+    """Inversion over y = mode, mode+1, ..., then mode-1, mode-2, ... with f(mode) = 1."""
+    u, stream = uniform(stream)
+    if mode == 0 and u < 1.0 - z:  # 1/P(0) <= exp(z)
+        return np.int64(0), stream
+    total = 0.0
+    f = 1.0
+    y = mode
+    while f > _NEGLIGIBLE:
+        total += f
+        y += 1
+        f *= (z if y <= t else w) / y
+    f = 1.0
+    for y in range(mode, 0, -1):
+        f *= y / (z if y <= t else w)
+        total += f
+    left = u * total
+    f = 1.0
+    y = mode
+    while f > _NEGLIGIBLE:
+        if left < f:
+            return np.int64(y), stream
+        left -= f
+        y += 1
+        f *= (z if y <= t else w) / y
+    f = 1.0
+    for y in range(mode, 0, -1):
+        f *= y / (z if y <= t else w)
+        if left < f:
+            return np.int64(y - 1), stream
+        left -= f
+    return np.int64(mode), stream  # rounding led past the end
+
+
+@compiled
+def count_log_ratio(y, mode, t, log_mu, rho):
+    """log P(y)/P(mode): ``log z`` for each step at or below t, ``log w`` for each beyond."""
+    low_steps = min(y, t) - min(mode, t)
+    high_steps = max(y, t) - max(mode, t)
+    return low_steps * (log_mu + rho) + high_steps * (log_mu - rho) - log_factorial_ratio(y, mode)
+
+
+@compiled
+def _count_by_rejection(stream, t, mu, rho, mode):
+    log_mu = math.log(mu)
+    log_z = log_mu + rho
+    log_w = log_mu - rho
+    variance = mode + 1.0
+    # Upwards from the mode, but not far beyond the kink at t, where log f falls more steeply.
+    slope = math.log(mode + 1.0) - (log_z if mode < t else log_w)
+    right = mode + break_distance(max(slope, 0.0), variance)
+    if mode < t < right:
+        slope = math.log(t + 1.0) - log_w
+        right = min(right, t + break_distance(max(slope, 0.0), variance))
+    # Downwards likewise.
+    slope = (log_z if mode <= t else log_w) - math.log(mode)
+    left = max(mode - break_distance(max(slope, 0.0), variance), 0)
+    if left < t < mode:
+        slope = log_z - math.log(t)
+        left = max(left, t - break_distance(max(slope, 0.0), variance))
+    f_right = math.exp(count_log_ratio(right, mode, t, log_mu, rho))
+    q_right = math.exp((log_z if right < t else log_w) - math.log(right + 1.0))
+    f_left = math.exp(count_log_ratio(left, mode, t, log_mu, rho))
+    q_left = math.exp(math.log(left) - (log_z if left <= t else log_w)) if left > 0 else 0.0
+    while True:
+        y, log_hat, stream = propose(stream, left, right, f_left, q_left, f_right, q_right)
+        e, stream = exponential(stream)
+        if y >= 0 and -e <= count_log_ratio(y, mode, t, log_mu, rho) - log_hat:
+            return np.int64(y), stream

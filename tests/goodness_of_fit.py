@@ -23,8 +23,8 @@ def discrete_pvalue(samples: np.ndarray, cdf: Cdf, edges: np.ndarray | None = No
     """Chi-square p-value of integer ``samples`` against ``cdf``.
 
     Cells are (edge[i-1], edge[i]] with open ends; without ``edges`` every integer between the 1e-4 quantiles
-    of the samples gets a cell when there are few, and 100 evenly spread ones when there are many. Neighbouring
-    cells are merged until each expects at least 20 samples.
+    of the samples gets a cell when there are few, and 100 evenly spread ones when there are many.
+    Neighbouring cells are merged until each expects at least 20 samples.
     """
     samples = np.asarray(samples)
     if edges is None:

@@ -41,6 +41,11 @@ class Window(NamedTuple):
             return mean, 0.0, 0.0, 0.0
         return mean, second, third / second**1.5, fourth / second**2 - 3
 
+    def entropy(self) -> float:
+        """-sum p log p."""
+        p = self.probability[self.probability > 0]
+        return -float(np.sum(p * np.log(p)))
+
     def _position(self, k: np.ndarray) -> np.ndarray:
         return np.clip(np.floor(k) - self.first + 1, 0, len(self.probability)).astype(np.int64)
 
@@ -97,6 +102,9 @@ class LogConcaveLaw(rv_discrete):
         wide = np.broadcast_arrays(*np.atleast_1d(*parameters))
         each = [self._window(*scalars).moments() for scalars in zip(*(p.ravel() for p in wide), strict=True)]
         return tuple(np.array(column).reshape(wide[0].shape) for column in zip(*each, strict=True))
+
+    def _entropy(self, *parameters: Any) -> np.ndarray:
+        return _by_parameters(lambda values, *p: self._window(*p).entropy() + 0 * values, 0.0, parameters)
 
 
 def _by_parameters(function: Callable[..., np.ndarray], k: Any, parameters: tuple[Any, ...]) -> np.ndarray:

@@ -46,13 +46,15 @@ def normal(stream):
         x = ((word >> _11) * _SCALE - 1.0) * X[layer]
         if abs(x) < X[layer + 1]:
             return x, stream
-        u, stream = uniform(stream)
         if layer == 0:
-            # The tail beyond TAIL (Marsaglia 1964), with the sign the position had.
-            v, stream = uniform(stream)
-            beyond = -math.log(u) / TAIL
-            if -2.0 * math.log(v) > beyond * beyond:
-                return math.copysign(TAIL + beyond, x), stream
-        elif DENSITY[layer + 1] + u * (DENSITY[layer] - DENSITY[layer + 1]) < math.exp(-0.5 * x * x):
-            # The wedge: a uniform height between the layer's floor and its ceiling.
+            # The base layer's area beyond TAIL is the tail itself: stay until it yields (Marsaglia 1964).
+            while True:
+                u, stream = uniform(stream)
+                v, stream = uniform(stream)
+                beyond = -math.log(u) / TAIL
+                if -2.0 * math.log(v) > beyond * beyond:
+                    return math.copysign(TAIL + beyond, x), stream
+        # The wedge: a uniform height between the layer's floor and its ceiling.
+        u, stream = uniform(stream)
+        if DENSITY[layer] + u * (DENSITY[layer + 1] - DENSITY[layer]) < math.exp(-0.5 * x * x):
             return x, stream

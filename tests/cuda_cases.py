@@ -1,0 +1,147 @@
+"""Every kernel once, from a plain compiled loop (``on_cpu``) or inside a CUDA kernel (``on_device``).
+
+Run as a script it prints the results of ``on_device`` as JSON. ``kernels/test_cuda.py`` runs it under numba's
+CUDA simulator with compilation switched off, so that the Python source itself is executed; the same script
+runs unchanged on a real device.
+"""
+
+import json
+import sys
+
+import numba
+import numpy as np
+from numba import cuda
+
+from countveil.kernels.alias import build_alias, draw_alias
+from countveil.kernels.bessel import bessel, bessel_mode
+from countveil.kernels.bessel_inversion import draw_count_by_bessel
+from countveil.kernels.binomial import binomial
+from countveil.kernels.count_conditional import count_mode, draw_count
+from countveil.kernels.exponential import exponential
+from countveil.kernels.gamma import gamma, log_gamma
+from countveil.kernels.log_marginal import log_marginal, log_marginal_clamped
+from countveil.kernels.log_poisson import log_factorial_ratio, log_poisson
+from countveil.kernels.multinomial import categorical, multinomial
+from countveil.kernels.normal import normal
+from countveil.kernels.philox import open_stream
+from countveil.kernels.poisson import poisson
+from countveil.kernels.uniform import uniform
+
+SEED = 20260101
+THREADS = 24
+
+# Samplers: (kernel, parameter sets); each thread draws from the stream of its own row.
+SAMPLERS = {
+    "uniform": (uniform, [()]),
+    "exponential": (exponential, [()]),
+    "normal": (normal, [()]),
+    "gamma": (gamma, [(1e-3, 1.0), (0.1, 2.0), (1.0, 1.0), (50.0, 3.0)]),
+    "log_gamma": (log_gamma, [(1e-3, 1.0), (4.0, 2.0)]),
+    "poisson": (poisson, [(1e-12,), (0.7,), (12.0,), (1e9,)]),
+    "binomial": (binomial, [(0, 0.5), (3, 0.2), (100, 0.9), (1_000_000, 0.4)]),
+    "bessel": (bessel, [(0, 0.0), (2, 1.0), (0, 288.0), (1_000_000, 1e6)]),
+    "draw_count": (draw_count, [(-3, 2.0, 1.0), (1, 0.1, 1.0), (40, 30.0, 0.5), (1_000_000, 1e6, 0.01)]),
+}
+# Deterministic functions of scalars.
+FUNCTIONS = {
+    "log_poisson": (log_poisson, [(0, 2.0), (3, 2.0), (10**6, 1e6)]),
+    "log_factorial_ratio": (log_factorial_ratio, [(0, 4), (9, 2), (10**6, 10**6 - 7)]),
+    "bessel_mode": (bessel_mode, [(0, 288.0), (7, 100.0)]),
+    "count_mode": (count_mode, [(3, 7.0, 1.0), (100, 7.0, 1.0)]),
+    "log_marginal": (log_marginal, [(-2, 1.0, 1.0), (3, 2.0, 1.0), (40, 300.0, 0.1), (10**5, 1e5, 1e-3)]),
+    "log_marginal_clamped": (log_marginal_clamped, [(0, 1.0, 1.0), (3, 2.0, 1.0)]),
+}
+WEIGHTS = np.array([0.2, 0.0, 5.0, 1.3, 0.5])
+
+
+def sampler_body(kernel, parameters):
+    @numba.njit
+    def body(i):
+        stream = open_stream(SEED, 1, 2, 3, i)
+        value, stream = kernel(stream, *parameters)
+        second, stream = kernel(stream, *parameters)
+        return value + 0.5 * second
+
+    return body
+
+
+def function_body(function, parameters):
+    @numba.njit
+    def body(i):
+        return float(function(*parameters))
+
+    return body
+
+
+@numba.njit
+def array_body(i, weights, keep, other, work, counts, out):
+    total = build_alias(weights, keep[i], other[i], work[i])
+    stream = open_stream(SEED, 0, 0, 0, i)
+    drawn, stream = draw_alias(stream, keep[i], other[i])
+    picked, stream = categorical(stream, weights, total)
+    stream = multinomial(stream, 3, weights, counts[i])
+    stream = multinomial(stream, 1000, weights, counts[i])
+    y, plus, minus, stream = draw_count_by_bessel(stream, i - 5, 2.0, 0.4, 0.3, 0.9)
+    out[i, 0] = drawn
+    out[i, 1] = picked
+    out[i, 2] = y
+    out[i, 3] = plus
+    out[i, 4] = minus
+
+
+def bodies():
+    """Scalar cases by name."""
+    for cases, wrap in ((SAMPLERS, sampler_body), (FUNCTIONS, function_body)):
+        for name, (kernel, parameter_sets) in cases.items():
+            for parameters in parameter_sets:
+                yield f"{name}{parameters}", wrap(kernel, parameters)
+
+
+def array_arguments():
+    n = len(WEIGHTS)
+    scratch = [np.zeros((THREADS, n), dtype=np.int32) for _ in range(2)]
+    counts = np.zeros((THREADS, n), dtype=np.int64)
+    return WEIGHTS, np.zeros((THREADS, n)), *scratch, counts, np.zeros((THREADS, 5))
+
+
+def on_cpu() -> dict[str, list[float]]:
+    """All results by name, from compiled loops."""
+    results = {name: [float(body(i)) for i in range(THREADS)] for name, body in bodies()}
+    arguments = array_arguments()
+    for i in range(THREADS):
+        array_body(i, *arguments)
+    results["arrays"] = arguments[-1].ravel().tolist() + arguments[-2].ravel().tolist()
+    return results
+
+
+def on_device() -> dict[str, list[float]]:
+    """All results by name, from CUDA kernels."""
+
+    def launch(body, out):
+        @cuda.jit
+        def go(out):
+            i = cuda.grid(1)
+            if i < out.size:
+                out[i] = body(i)
+
+        go[1, THREADS](out)
+
+    @cuda.jit
+    def go_arrays(weights, keep, other, work, counts, out):
+        i = cuda.grid(1)
+        if i < out.shape[0]:
+            array_body(i, weights, keep, other, work, counts, out)
+
+    results = {}
+    for name, body in bodies():
+        out = np.zeros(THREADS)
+        launch(body, out)
+        results[name] = out.tolist()
+    arguments = array_arguments()
+    go_arrays[1, THREADS](*arguments)
+    results["arrays"] = arguments[-1].ravel().tolist() + arguments[-2].ravel().tolist()
+    return results
+
+
+if __name__ == "__main__":
+    json.dump(on_device(), sys.stdout)

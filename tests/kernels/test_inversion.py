@@ -1,0 +1,132 @@
+"""Bessel draws, the exact count conditional, and the paper's chain, against brute-force laws."""
+
+import itertools
+
+import numba
+import numpy as np
+import pytest
+from scipy import stats
+
+from compiled_loop import draw_many
+from countveil.kernels.bessel import bessel
+from countveil.kernels.bessel_inversion import draw_count_by_bessel
+from countveil.kernels.count_conditional import draw_count
+from countveil.kernels.exponential import exponential
+from countveil.kernels.philox import open_stream
+from exact_laws import bessel_cdf, count_given_release_cdf
+from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects
+
+RELEASES = [-5, 0, 1, 3, 13, 14, 750, 10_000, 1_000_000]
+RATES = [1e-3, 0.7, 5.0, 14.2, 30.0, 800.0, 1e4, 1e6]
+RHOS = [1e-3, 0.1, 1.0, 3.0, 20.0]
+
+
+@pytest.mark.parametrize("rho", RHOS)
+def test_count_given_release_over_the_grid(rho):
+    cells = list(itertools.product(RELEASES, RATES))
+    for i, (x, mu) in enumerate(cells):
+        y = draw_many(draw_count, x, mu, rho, size=20_000, seed=SEED + i)
+        pvalue = discrete_pvalue(y, count_given_release_cdf(x, mu, rho))
+        assert pvalue > FALSE_ALARM / len(cells), (x, mu, rho, pvalue)
+
+
+@pytest.mark.parametrize(
+    ("x", "mu", "rho"),
+    [(-2, 5.0, 1.0), (3, 5.0, 1.0), (14, 14.2, 0.1), (13, 30.0, 1.0), (750, 800.0, 0.1), (750, 750.0, 0.01)],
+)
+def test_count_given_release_has_power(x, mu, rho):
+    y = draw_many(draw_count, x, mu, rho, size=400_000, seed=SEED + 1)
+    assert fits(discrete_pvalue(y, count_given_release_cdf(x, mu, rho)))
+    assert rejects(discrete_pvalue(y, count_given_release_cdf(x, 1.1 * mu, rho)))
+    if x > 0 and rho >= 0.1:
+        assert rejects(discrete_pvalue(y, count_given_release_cdf(x, mu, 1.1 * rho)))
+        assert rejects(discrete_pvalue(y, count_given_release_cdf(x + 1, mu, rho)))
+
+
+def test_count_of_a_cell_that_cannot_have_one():
+    for x in (-3, 0, 1, 20, 10**6):
+        assert set(draw_many(draw_count, x, 0.0, 1.0, size=50, seed=SEED)) == {0}
+
+
+def test_count_with_hardly_any_noise_is_the_release():
+    # exp(800) overflows; the draw must not.
+    for x in (1, 12, 13, 1_000_000):
+        assert set(draw_many(draw_count, x, 1e6, 800.0, size=50, seed=SEED)) == {x}
+
+
+@pytest.mark.parametrize("mu", [0.3, 4.0, 60.0])
+def test_clamping_leaves_the_conditional_unchanged(mu):
+    # Not only in law: the very draws agree, so a clamped release loses nothing.
+    draws = [draw_many(draw_count, x, mu, 1.0, size=5000, seed=SEED) for x in (0, -1, -1000)]
+    assert (draws[0] == draws[1]).all()
+    assert (draws[0] == draws[2]).all()
+    # And in law it is the law of the unclamped one.
+    law = count_given_release_cdf(-1000, mu, 1.0)
+    y = draw_many(draw_count, 0, mu, 1.0, size=400_000, seed=SEED + 2)
+    assert fits(discrete_pvalue(y, law))
+    assert rejects(discrete_pvalue(y, count_given_release_cdf(int(mu) + 1, mu, 1.0)))
+
+
+ORDERS = [0, 1, 7, 300, 20_000, 1_000_000]
+ARGUMENTS = [0.0, 1e-3, 0.5, 6.0, 25.0, 30.0, 288.0, 2000.0, 1e6]
+
+
+@pytest.mark.parametrize("v", ORDERS)
+def test_bessel_over_the_grid(v):
+    for i, a in enumerate(ARGUMENTS):
+        m = draw_many(bessel, v, a, size=20_000, seed=SEED + i)
+        pvalue = discrete_pvalue(m, bessel_cdf(v, a))
+        assert pvalue > FALSE_ALARM / len(ARGUMENTS), (v, a, pvalue)
+
+
+@pytest.mark.parametrize(
+    ("v", "a"), [(0, 0.5), (0, 6.0), (0, 288.0), (7, 25.0), (300, 288.0), (1_000_000, 1e6)]
+)
+def test_bessel_has_power(v, a):
+    m = draw_many(bessel, v, a, size=400_000, seed=SEED + 1)
+    assert fits(discrete_pvalue(m, bessel_cdf(v, a)))
+    assert rejects(discrete_pvalue(m, bessel_cdf(v, 1.1 * a)))
+
+
+def test_bessel_of_zero_is_zero():
+    assert set(draw_many(bessel, 0, 0.0, size=100, seed=SEED)) == {0}
+
+
+@numba.njit
+def bessel_chain_ends(seed, x, mu, alpha, steps, chains):
+    """The last count of many short chains, each started from the prior of its rates."""
+    out = np.empty(chains, dtype=np.int64)
+    for i in range(chains):
+        stream = open_stream(seed, 0, 0, 0, i)
+        plus, stream = exponential(stream)
+        minus, stream = exponential(stream)
+        plus *= alpha / (1 - alpha)
+        minus *= alpha / (1 - alpha)
+        y = np.int64(0)
+        for _ in range(steps):
+            y, plus, minus, stream = draw_count_by_bessel(stream, x, mu, alpha, plus, minus)
+        out[i] = y
+    return out
+
+
+@pytest.mark.parametrize("x", [-4, 0, 1, 6, 30])
+@pytest.mark.parametrize("mu", [0.2, 3.0, 20.0])
+@pytest.mark.parametrize("rho", [0.5, 1.0, 3.0])
+def test_the_bessel_chain_reaches_the_exact_conditional(x, mu, rho):
+    # Independent chains, so their ends are independent draws and the test is exact once they have converged.
+    steps = 300 if rho < 1 else 100
+    y = bessel_chain_ends(SEED + 1, x, mu, np.exp(-rho), steps, 10_000)
+    assert fits(discrete_pvalue(y, count_given_release_cdf(x, mu, rho)))
+    if mu > 10 and x < 10 and rho <= 1:
+        assert rejects(discrete_pvalue(y, count_given_release_cdf(x, 1.1 * mu, rho)))
+
+
+def test_exact_and_bessel_draws_agree_with_each_other():
+    x, mu, rho = 2, 1.3, 1.0
+    exact = draw_many(draw_count, x, mu, rho, size=40_000, seed=SEED)
+    chain = bessel_chain_ends(SEED + 2, x, mu, np.exp(-rho), 200, 40_000)
+    table = np.array([np.bincount(np.minimum(s, 6), minlength=7) for s in (exact, chain)])
+    assert fits(stats.chi2_contingency(table).pvalue)
+    wrong = draw_many(draw_count, x, 1.1 * mu, rho, size=40_000, seed=SEED + 3)
+    table[1] = np.bincount(np.minimum(wrong, 6), minlength=7)
+    assert rejects(stats.chi2_contingency(table).pvalue)

@@ -1,0 +1,60 @@
+"""What an import loads: `import countveil` is light, and each layer needs only what it says."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import countveil
+
+HEAVY = ["numba", "scipy", "xarray", "pyarrow", "pandas", "matplotlib"]
+
+
+def loaded_by(code: str) -> set[str]:
+    program = f"{code}\nimport sys; print(*sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(finished.stdout.split())
+
+
+def test_import_countveil_loads_nothing_heavy():
+    loaded = loaded_by("import countveil")
+    assert "countveil" in loaded
+    assert not loaded & {*HEAVY, "numpy"}
+
+
+def test_privacy_needs_numpy_alone():
+    loaded = loaded_by("from countveil import Guarantee, add_noise; add_noise([1, 2], Guarantee(1))")
+    assert "numpy" in loaded
+    assert not loaded & set(HEAVY)
+
+
+@pytest.mark.parametrize("folder", ["kernels", "distributions", "privacy", "counts"])
+def test_the_lower_folders_import_with_numpy_scipy_and_numba_alone(folder):
+    blocked = ["xarray", "pyarrow", "pandas", "matplotlib", "zarr", "polars", "networkx"]
+    block = f"import sys; sys.modules.update(dict.fromkeys({blocked}))"
+    files = sorted((Path(countveil.__file__).parent / folder).glob("*.py"))
+    imports = "\n".join(f"import countveil.{folder}.{f.stem}" for f in files if f.stem != "__init__")
+    assert f"countveil.{folder}" in loaded_by(f"{block}\n{imports}")
+
+
+def test_every_public_name_is_found_and_documented():
+    for name in countveil.__all__:
+        thing = getattr(countveil, name)
+        assert name == "__version__" or thing.__doc__, name
+    assert dir(countveil) == sorted(countveil.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = countveil.nonsense
+
+
+def test_the_lazy_names_and_the_typed_names_are_the_same():
+    tree = ast.parse(Path(countveil.__file__).read_text())
+    typed = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("countveil.")
+        for alias in node.names
+    }
+    modules = {name for name, home in countveil._HOME.items() if home == f"countveil.{name}"}
+    assert typed == set(countveil._HOME) - modules

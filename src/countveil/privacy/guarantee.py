@@ -1,0 +1,135 @@
+"""What is promised: limited-precision local privacy, as exact numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+
+UNITS = ("document", "cell", "person")
+
+_SMALLEST_RATE = Fraction(1e-12)  # the float, which lies just below the decimal 1e-12
+_LARGEST_RATE = Fraction(1000)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Guarantee:
+    """Any ``precision`` counts of one unit are hidden at the odds exp(``epsilon``).
+
+    For observations y, y' at L1 distance ``d = sum_i abs(y_i - y'_i)`` no set of releases is more than
+    exp(loss(d)) times likelier under one than under the other, ``loss(d) = d * epsilon/precision``. At
+    ``d <= precision`` this is limited-precision local privacy (Schein et al., ICML 2019); two-sided geometric
+    noise gives the line through all d, and no better. Two documents of at most n words each lie up to 2n
+    apart, so hiding a whole document takes ``precision = 2n`` (the paper says n).
+
+    epsilon: > 0; int, Fraction, Decimal, text ("0.1", "1/3"), or float, meaning its exact binary value.
+    precision: how many counts are hidden at these odds, >= 1.
+    unit: what an observation is: a "document" (one row), a "cell" (one count) or a "person" (several rows).
+
+    >>> g = Guarantee(epsilon=3, precision=2)
+    >>> g.rate, g.loss(4)
+    (Fraction(3, 2), Fraction(6, 1))
+    >>> round(g.alpha, 3)
+    0.223
+    >>> print(g)
+    Seeing the release shifts nobody's odds on any 2 counts (words, say) of one document by more than \
+a factor of 20.1, and on twice as many by more than its square.
+    """
+
+    epsilon: Fraction
+    precision: int
+    unit: str
+
+    def __init__(
+        self, epsilon: int | float | str | Fraction | Decimal, precision: int = 1, unit: str = "document"
+    ) -> None:
+        exact = _exact(epsilon)
+        if exact is None or exact <= 0:
+            raise ValueError(f"epsilon: expected a number > 0, got {epsilon!r}")
+        precision = _whole("precision", precision, 1)
+        if unit not in UNITS:
+            raise ValueError(f"unit: expected 'document', 'cell' or 'person', got {unit!r}")
+        if not _SMALLEST_RATE <= exact / precision <= _LARGEST_RATE:
+            raise ValueError(f"epsilon / precision: expected 1e-12 to 1000, got {epsilon} / {precision}")
+        object.__setattr__(self, "epsilon", exact)
+        object.__setattr__(self, "precision", precision)
+        object.__setattr__(self, "unit", unit)
+
+    @property
+    def rate(self) -> Fraction:
+        """epsilon / precision, exactly: the loss per count."""
+        return self.epsilon / self.precision
+
+    @property
+    def rho(self) -> float:
+        """``rate`` as a float."""
+        return float(self.rate)
+
+    @property
+    def alpha(self) -> float:
+        """exp(-rho), the noise parameter as a float; 0.0 from rho = 746 on."""
+        return math.exp(-self.rho)
+
+    def loss(self, distance: int) -> Fraction:
+        """The exact privacy loss between two observations ``distance`` apart: distance * epsilon/precision.
+
+        >>> float(Guarantee(epsilon=1, precision=4).loss(2))
+        0.5
+        """
+        return _whole("distance", distance, 0) * self.rate
+
+    def compose(self, other: Guarantee) -> Guarantee:
+        """What holds for two releases of the same data: losses add, at this guarantee's precision.
+
+        >>> Guarantee(epsilon=1, precision=2).compose(Guarantee(epsilon=1, precision=4))
+        Guarantee(epsilon='3/2', precision=2, unit='document')
+        """
+        if not isinstance(other, Guarantee):
+            raise TypeError(f"other: expected a Guarantee, got {type(other).__name__}")
+        if other.unit != self.unit:
+            raise ValueError(f"other: expected a guarantee for one {self.unit}, got one for one {other.unit}")
+        return Guarantee(self.precision * (self.rate + other.rate), self.precision, self.unit)
+
+    def __repr__(self) -> str:
+        return f"Guarantee(epsilon={str(self.epsilon)!r}, precision={self.precision}, unit={self.unit!r})"
+
+    def __str__(self) -> str:
+        some = "count (a word, say)" if self.precision == 1 else f"{self.precision:,} counts (words, say)"
+        what = f"odds on any {some} of one {self.unit} by more than a factor of"
+        if self.epsilon > 14:  # exp(14) = 1.2 million
+            return f"Hardly anything is hidden: seeing the release may shift the {what} a million."
+        return (
+            f"Seeing the release shifts nobody's {what} {_odds(self.epsilon)}, "
+            "and on twice as many by more than its square."
+        )
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+    return int(value)
+
+
+def _exact(value: object) -> Fraction | None:
+    """The rational number that ``value`` means, or None."""
+    try:
+        if isinstance(value, str):
+            value = Fraction(value) if "/" in value else Decimal(value)
+        if isinstance(value, Decimal) and not abs(value.adjusted()) < 1000:
+            return None  # far out of range, and "1e-999999999" would fill the memory as a fraction
+        if isinstance(value, (int, float, Fraction, Decimal, np.floating)) and not isinstance(value, bool):
+            return Fraction(*value.as_integer_ratio())
+        return Fraction(int(value)) if isinstance(value, np.integer) else None
+    except (ArithmeticError, ValueError):  # not a number as text, infinite, or not a number at all
+        return None
+
+
+def _odds(epsilon: Fraction) -> str:
+    """exp(epsilon), rounded up: never more privacy than there is."""
+    up = Context(prec=30, rounding=ROUND_CEILING)
+    odds = up.next_plus(up.exp(up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))))
+    step = Decimal("0.01") if odds < 10 else Decimal("0.1") if odds < 100 else Decimal(1)
+    return f"{odds.quantize(step, context=up):,}"

@@ -1,0 +1,164 @@
+"""Guarantee: exact arithmetic, plain words, clear refusals."""
+
+import copy
+import dataclasses
+import math
+import pickle
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from countveil.privacy import Guarantee
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "exact"),
+    [
+        (3, Fraction(3)),
+        (Fraction(1, 3), Fraction(1, 3)),
+        (Decimal("0.1"), Fraction(1, 10)),
+        ("0.1", Fraction(1, 10)),
+        ("1/3", Fraction(1, 3)),
+        ("1e-3", Fraction(1, 1000)),
+        (0.1, Fraction(3602879701896397, 36028797018963968)),
+        (np.float64(0.5), Fraction(1, 2)),
+        (np.float32(0.1), Fraction(13421773, 134217728)),
+        (np.longdouble("0.25"), Fraction(1, 4)),
+        (np.int8(2), Fraction(2)),
+        (np.uint64(2), Fraction(2)),
+    ],
+)
+def test_epsilon_is_exact(epsilon, exact):
+    assert Guarantee(epsilon).epsilon == exact
+    assert Guarantee(epsilon, 7).rate == exact / 7
+
+
+NOT_POSITIVE = [
+    -1,
+    0,
+    0.0,
+    "0",
+    math.inf,
+    -math.inf,
+    math.nan,
+    "nan",
+    "inf",
+    Decimal("sNaN"),
+    np.float32("inf"),
+]
+NOT_NUMBERS = ["1/0", "abc", "", None, True, np.bool_(True), 1j, [1], np.array([1.0])]
+TOO_FAR_OUT = ["1e-999999999", "1e999999999"]
+
+
+@pytest.mark.parametrize("epsilon", [*NOT_POSITIVE, *NOT_NUMBERS, *TOO_FAR_OUT])
+def test_epsilon_refused(epsilon):
+    with pytest.raises(
+        ValueError, match=r"^epsilon: expected a number > 0, got " + re.escape(repr(epsilon)) + "$"
+    ):
+        Guarantee(epsilon)
+
+
+def test_messages_name_the_parameter_the_expected_and_the_given():
+    with pytest.raises(ValueError, match=r"^epsilon: expected a number > 0, got -1$"):
+        Guarantee(-1)
+    with pytest.raises(ValueError, match=r"^unit: expected 'document', 'cell' or 'person', got 'row'$"):
+        Guarantee(1, unit="row")
+
+
+@pytest.mark.parametrize(
+    "precision", [0, -1, 1.5, 1.0, "1", True, np.bool_(True), None, np.float64(2), Fraction(2)]
+)
+def test_precision_refused(precision):
+    with pytest.raises(ValueError, match=r"^precision: expected a whole number >= 1, got "):
+        Guarantee(1, precision)
+
+
+def test_precision_may_be_a_numpy_integer():
+    assert type(Guarantee(1, np.uint8(200)).precision) is int
+    assert Guarantee(1, np.uint8(200)) == Guarantee(1, 200)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "precision"), [("9e-13", 1), (1, 2 * 10**12), ("1000.001", 1), (10**400, 1), (1, 10**400)]
+)
+def test_rate_out_of_range(epsilon, precision):
+    with pytest.raises(ValueError, match=r"^epsilon / precision: expected 1e-12 to 1000, got "):
+        Guarantee(epsilon, precision)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, "1e-12", 1000, 1000.0])
+def test_ends_of_the_range(epsilon):
+    assert Guarantee(epsilon).rate == Fraction(epsilon)
+
+
+def test_alpha_is_exp_of_minus_epsilon_over_precision():
+    """Erratum: the paper prints alpha = -exp(eps/N)."""
+    g = Guarantee(3, 2)
+    assert g.alpha == pytest.approx(math.exp(-1.5), rel=1e-15)
+    assert 0 < g.alpha < 1
+    assert g.rho == 1.5
+
+
+def test_loss_is_the_distance_times_the_rate():
+    g = Guarantee("0.1", 3)
+    assert g.loss(0) == 0
+    assert g.loss(3) == g.epsilon
+    assert g.loss(np.int64(7)) == Fraction(7, 30)
+    for bad in (-1, 1.5, True, "1"):
+        with pytest.raises(ValueError, match=r"^distance: expected a whole number >= 0, got "):
+            g.loss(bad)
+
+
+def test_documents_of_n_words_are_hidden_at_twice_epsilon():
+    """Erratum: the paper says that precision N hides documents of at most N words at epsilon."""
+    n = 5
+    one, other = np.array([n, 0]), np.array([0, n])
+    g = Guarantee(1, precision=n)
+    assert g.loss(np.abs(one - other).sum()) == 2 * g.epsilon
+
+
+def test_losses_add_under_composition():
+    a, b = Guarantee(1, 2), Guarantee("0.3", 5)
+    both = a.compose(b)
+    assert both.precision == a.precision
+    assert all(both.loss(d) == a.loss(d) + b.loss(d) for d in range(10))
+    assert both.loss(4) == b.compose(a).loss(4)
+    assert Guarantee(1, 4).compose(Guarantee(2, 4)) == Guarantee(3, 4)
+
+
+def test_composition_refuses_what_it_cannot_add():
+    with pytest.raises(
+        ValueError, match=r"^other: expected a guarantee for one document, got one for one cell$"
+    ):
+        Guarantee(1).compose(Guarantee(1, unit="cell"))
+    with pytest.raises(TypeError, match=r"^other: expected a Guarantee, got int$"):
+        Guarantee(1).compose(1)
+
+
+def test_value_semantics():
+    g = Guarantee("0.5", 2, "cell")
+    assert g == Guarantee(0.5, 2, unit="cell")
+    assert hash(g) == hash(Guarantee(0.5, 2, unit="cell"))
+    assert g != Guarantee(1, 4, "cell")  # the same line of guarantees, another statement
+    assert Guarantee("0.1") != Guarantee(0.1)
+    assert eval(repr(g)) == pickle.loads(pickle.dumps(g)) == copy.deepcopy(g) == dataclasses.replace(g) == g
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        g.epsilon = 1
+
+
+@pytest.mark.parametrize("epsilon", ["1e-12", "1e-6", "0.1", 0.1, 1, 2.5, 3, "4.61", 7, 13, 14])
+def test_sentence_never_claims_more_privacy_than_there_is(epsilon):
+    g = Guarantee(epsilon, 1)
+    claimed = float(re.search(r"a factor of ([\d.,]+),", str(g)).group(1).replace(",", ""))
+    assert math.exp(g.epsilon) <= claimed <= 1.012 * math.exp(g.epsilon)
+
+
+def test_sentence_names_the_counts_and_the_unit():
+    assert "any 1,000 counts" in str(Guarantee(1, 1000))
+    assert "any count " in str(Guarantee(1))
+    for unit in ("document", "cell", "person"):
+        assert f"of one {unit} " in str(Guarantee(1, unit=unit))
+    assert "Hardly anything is hidden" in str(Guarantee(10**30, 10**29))

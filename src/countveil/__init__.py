@@ -13,14 +13,24 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from countveil.counts import PrivateCounts as PrivateCounts
+    from countveil.counts import ReleaseFileError as ReleaseFileError
+    from countveil.counts import load_release as load_release
+    from countveil.counts import privatize as privatize
+    from countveil.counts import simulate_release as simulate_release
     from countveil.privacy import Guarantee as Guarantee
     from countveil.privacy import add_noise as add_noise
 
 # Public name -> the module that holds it. A module named after itself is offered as a submodule.
 _HOME = {
     "Guarantee": "countveil.privacy",
+    "PrivateCounts": "countveil.counts",
+    "ReleaseFileError": "countveil.counts",
     "add_noise": "countveil.privacy",
     "distributions": "countveil.distributions",
+    "load_release": "countveil.counts",
+    "privatize": "countveil.counts",
+    "simulate_release": "countveil.counts",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -1,0 +1,229 @@
+"""PrivateCounts: a release of privatized counts, as compact as the truth allows."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, NoReturn
+
+import numpy as np
+
+from countveil.counts.collect import collect
+from countveil.counts.contents import Cells, Contents, NonPositive, Places
+from countveil.counts.dense import dense_rows, to_dense
+from countveil.counts.describe import one_line
+from countveil.counts.hide import hidden
+from countveil.counts.labels import read_labels
+from countveil.counts.noise_rate import noise_rate
+from countveil.counts.released_values import ReleasedValues
+from countveil.counts.same import same_arrays
+from countveil.privacy import Guarantee
+
+
+class PrivateCounts:
+    """An immutable release of counts with two-sided geometric noise.
+
+    ``x = y + tau`` for true counts y, with ``P(tau) = (1-alpha)/(1+alpha) * alpha**abs(tau)``. Given alpha,
+    ``max(x, 0)`` is sufficient for y under any model of non-negative counts: by Bayes' rule
+    ``P(y|x) ∝ P(y) * alpha**abs(x-y)``, and for ``x <= 0`` the factor ``alpha**(y-x)`` depends on x by a
+    constant only. So values are clamped here and only observed positive cells are held. Two releases that
+    agree after clamping are equal.
+
+    Parameters
+    ----------
+    values
+        Whole numbers, negative ones included, with any number of axes: numpy array, nested lists, or a
+        scipy.sparse matrix (absent means 0).
+    alpha, rho, guarantee
+        Exactly one of them: the noise parameter ``alpha`` in (0, 1), or ``rho = -log(alpha)``, each one
+        number, one per row, or one per cell; or the Guarantee under which the values were released.
+    mask
+        Booleans of the shape of ``values``. **True marks a MISSING cell**, as in numpy.ma. Values under the
+        mask are never looked at. A numpy masked array brings its own mask.
+    labels
+        For each axis its labels or None, e.g. ``(documents, words)``; or a mapping {axis name: labels}.
+    clamped
+        Whether negative values were set to 0 before they came here. By default: exactly if there are none.
+        It matters only when alpha is to be inferred (see ``nonpositive``).
+    keep_negative
+        Keep the negative values too, for ``to_dense``.
+
+    Examples
+    --------
+    >>> from countveil.counts import PrivateCounts
+    >>> release = PrivateCounts([[3, -1], [0, 2]], alpha=0.5, labels=(["a", "b"], None))
+    >>> release
+    PrivateCounts(2 x 2, alpha 0.5, 2 positive cells, none missing, rows labelled)
+    >>> release.to_dense()
+    array([[3, 0],
+           [0, 2]])
+    >>> release == PrivateCounts([[3, 0], [-4, 2]], alpha=0.5, labels=(["a", "b"], None))
+    True
+    """
+
+    __slots__ = ("_contents",)
+    __hash__ = None  # type: ignore[assignment]
+    _contents: Contents
+
+    def __init__(
+        self,
+        values: Any,
+        alpha: Any = None,
+        *,
+        rho: Any = None,
+        mask: Any = None,
+        labels: Any = None,
+        guarantee: Guarantee | None = None,
+        clamped: bool | None = None,
+        keep_negative: bool = False,
+    ) -> None:
+        if clamped and keep_negative:
+            raise ValueError("keep_negative: expected False for clamped values, got True")
+        source = ReleasedValues(values, mask)
+        shape = source.shape
+        rates = noise_rate(alpha, rho, guarantee, shape)
+        axes, names = read_labels(labels, shape)
+        found = collect(source.blocks(), shape, rates, clamped=clamped, keep_negative=keep_negative)
+        self._hold(Contents(shape, axes, names, rates, *found, guarantee=guarantee, simulated=False))
+
+    @classmethod
+    def _from_contents(cls, contents: Contents) -> PrivateCounts:
+        """A release of contents that were checked elsewhere."""
+        release = cls.__new__(cls)
+        release._hold(contents)
+        return release
+
+    def _hold(self, contents: Contents) -> None:
+        for part in contents:
+            for array in part if isinstance(part, tuple) else (part,):
+                if isinstance(array, np.ndarray):
+                    array.setflags(write=False)
+        object.__setattr__(self, "_contents", contents)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{name}: a PrivateCounts cannot be changed; hide() gives a new one")
+
+    def __reduce__(self) -> tuple:
+        return PrivateCounts._from_contents, (self._contents,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return self._contents.shape
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Name of every axis."""
+        return self._contents.axes
+
+    @property
+    def labels(self) -> tuple[np.ndarray | None, ...]:
+        """For every axis its labels (an object array of text) or None."""
+        return self._contents.labels
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What the release promises; None if it was made elsewhere or only simulated."""
+        return self._contents.guarantee
+
+    @property
+    def simulated(self) -> bool:
+        """True if this came from ``simulate_release`` and protects nobody."""
+        return self._contents.simulated
+
+    @property
+    def rho(self) -> np.ndarray:
+        """-log(alpha), an array that broadcasts against ``shape``: 0-d, (n_rows, 1, ...), or full shape."""
+        return self._contents.rho
+
+    @property
+    def alpha(self) -> np.ndarray:
+        """exp(-rho), with the shape of ``rho``."""
+        return np.exp(-self._contents.rho)
+
+    @property
+    def positive(self) -> Cells:
+        """The observed cells x > 0: (row_starts, columns, values), all but the first axis flattened."""
+        return self._contents.positive
+
+    @property
+    def missing(self) -> Places | None:
+        """The missing cells, by rows: (row_starts, columns), or None."""
+        return self._contents.missing
+
+    @property
+    def nonpositive(self) -> NonPositive:
+        """Per distinct rho the number of observed cells x <= 0 and the sum of their |x| (None if unknown)."""
+        return self._contents.nonpositive
+
+    @property
+    def negative(self) -> Cells | None:
+        """With ``keep_negative=True`` the observed cells x < 0, values as |x|; else None."""
+        return self._contents.negative
+
+    @property
+    def n_missing(self) -> int:
+        """Number of missing cells."""
+        return 0 if self.missing is None else len(self.missing.columns)
+
+    @property
+    def n_observed(self) -> int:
+        """Number of cells that are not missing."""
+        return math.prod(self.shape) - self.n_missing
+
+    def total(self) -> float:
+        """Unbiased estimate of the sum of the true counts over observed cells.
+
+        ``sum_{x>0} x - sum_{x<=0} alpha/(1-alpha)``: given ``x <= 0``, ``|x|`` is geometric with mean
+        ``alpha/(1-alpha) = 1/expm1(rho)`` whatever the true count, and the mean of x itself is that count.
+        """
+        with np.errstate(over="ignore"):  # a rho so large that nothing is subtracted
+            below = self.nonpositive.number / np.expm1(self.nonpositive.rho)
+        return float(self.positive.values.sum(dtype=np.float64) - below.sum())
+
+    def to_dense(self, missing: float | None = None) -> np.ndarray:
+        """All values as one array, clamped at 0 (signed if negatives were kept).
+
+        Missing cells give a numpy masked array, or are filled with ``missing`` (NaN makes it floats).
+        """
+        return to_dense(self._contents, missing)
+
+    def dense_block(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows ``start`` to ``stop``: clamped values (missing cells 0), and whether each is observed."""
+        return dense_rows(self._contents, start, stop)
+
+    def rho_block(self, start: int, stop: int) -> np.ndarray:
+        """The part of ``rho`` that broadcasts against ``dense_block(start, stop)``."""
+        return self.rho if self.rho.ndim == 0 else self.rho[start:stop]
+
+    def hide(self, cells: Any) -> PrivateCounts:
+        """A new release with these cells missing too, their values dropped.
+
+        ``cells``: a boolean array of ``shape`` (True = hide), or a tuple with one index array per axis, as
+        ``numpy.nonzero`` gives it.
+
+        >>> release = PrivateCounts([[3, -1], [0, 2]], alpha=0.5)
+        >>> release.hide(([0, 1], [0, 1])).to_dense(missing=-1)
+        array([[-1,  0],
+               [ 0, -1]])
+        """
+        return PrivateCounts._from_contents(hidden(self._contents, cells))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the release to one Parquet file, which ``load_release`` and any Parquet reader can read.
+
+        The file is complete or not there: it is written under a temporary name and renamed.
+        """
+        from countveil.counts.files import save_release  # it needs this class to load
+
+        save_release(self, path)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same about the true counts, given alpha: what lies below 0 is not compared."""
+        if not isinstance(other, PrivateCounts):
+            return NotImplemented
+        ours, theirs = self._contents, other._contents
+        return same_arrays(ours, theirs._replace(nonpositive=ours.nonpositive, negative=ours.negative))
+
+    def __repr__(self) -> str:
+        return one_line(self._contents)

@@ -1,0 +1,217 @@
+"""Whatever happened to a file: the same release comes out, or a clear error."""
+
+import base64
+import hashlib
+import json
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from countveil.counts import PrivateCounts, ReleaseFileError, load_release, simulate_release
+from countveil.counts.same import same_arrays
+from goodness_of_fit import SEED
+
+VALUES = np.array([[3, -2, 0, 7], [0, -1, -5, 0], [1, 300, -4, 2]])
+
+
+@pytest.fixture
+def release():
+    return PrivateCounts(VALUES, alpha=0.37, mask=VALUES == -4, labels=(list("abc"), None))
+
+
+@pytest.fixture
+def path(tmp_path, release):
+    release.save(tmp_path / "r.parquet")
+    return tmp_path / "r.parquet"
+
+
+def outcome_is_right(path, release):
+    """Either a named error or exactly the release that was saved."""
+    try:
+        loaded = load_release(path)
+    except ReleaseFileError as error:
+        return str(path) in str(error)
+    return same_arrays(loaded._contents, release._contents)
+
+
+def test_truncated_anywhere(path, release):
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ReleaseFileError, match=r"r\.parquet"):
+            load_release(path)
+
+
+def test_a_flipped_bit_anywhere(path, release):
+    whole = path.read_bytes()
+    rng = np.random.default_rng(SEED)
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        assert outcome_is_right(path, release)
+
+
+def test_random_damage_to_a_larger_file(tmp_path):
+    path = tmp_path / "r.parquet"
+    release = simulate_release(np.zeros((60, 70), int), alpha=0.6, seed=0).hide(np.eye(60, 70, dtype=bool))
+    release.save(path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(SEED)
+    for _ in range(400):
+        damaged = bytearray(whole)
+        for place in rng.integers(len(whole), size=rng.integers(1, 20)):
+            damaged[place] = rng.integers(256)
+        if rng.random() < 0.3:
+            cut, length = rng.integers(len(whole)), rng.integers(1, 50)
+            damaged[cut : cut + length] = rng.bytes(int(rng.integers(50)))
+        path.write_bytes(damaged)
+        assert outcome_is_right(path, release)
+
+
+def test_files_that_are_not_releases(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_release(tmp_path / "absent")
+    with pytest.raises(ReleaseFileError, match="expected a release file, got a folder"):
+        load_release(tmp_path)
+    (tmp_path / "text").write_text("row,column,value\n")
+    with pytest.raises(ReleaseFileError, match="not Parquet"):
+        load_release(tmp_path / "text")
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(ReleaseFileError, match="not Parquet"):
+        load_release(tmp_path / "empty")
+    pq.write_table(pa.table({"row": [0], "column": [0], "value": [1]}), tmp_path / "table")
+    with pytest.raises(ReleaseFileError, match="expected a countveil release, got some other Parquet file"):
+        load_release(tmp_path / "table")
+    assert issubclass(ReleaseFileError, ValueError)
+
+
+def rewritten(path, header=None, table=None, *, resign=True):
+    """Write the file anew with a changed header or table, by default with matching checksums."""
+    with pq.ParquetFile(path) as file:
+        cells, found = file.read(), json.loads(file.metadata.metadata[b"countveil"])
+    found.update(header or {})
+    if resign:
+        found.pop("sha256")
+        found["sha256"] = hashlib.sha256(
+            json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
+    if table is not None:
+        cells = pa.table(table)
+    pq.write_table(cells.replace_schema_metadata({"countveil": json.dumps(found)}), path)
+
+
+def test_rewriting_alone_changes_nothing(path, release):
+    rewritten(path)
+    assert load_release(path) == release
+
+
+BAD_HEADERS = [
+    ({"version": 2}, "expected format version 1 or older, got 2; a newer countveil can read it"),
+    ({"version": "1"}, "format version"),
+    ({"version": 0}, "format version"),
+    ({"format": "something"}, "expected the format 'countveil release'"),
+    ({"absent": "missing"}, "expected absent cells to be"),
+    ({"shape": [3, 0]}, "shape"),
+    ({"shape": [3, -4]}, "shape"),
+    ({"shape": [3, 4.0]}, "shape"),
+    ({"shape": []}, "shape"),
+    ({"shape": "34"}, "shape"),
+    ({"shape": [2**40, 2**40]}, "shape"),
+    ({"shape": [4, 4]}, "expected 4 row labels, got 3"),
+    ({"shape": [3, 3]}, "indices within the shape"),
+    ({"shape": [3, 5]}, None),  # all cells fit: only the checksum of a real file can tell
+    ({"axes": ["row"]}, "2 axes"),
+    ({"axes": ["row", "row"]}, "axes"),
+    ({"axes": ["row", "value"]}, "axis names"),
+    ({"axes": ["row", 3]}, "axis names"),
+    ({"axes": ["row", "other"]}, "expected the columns"),
+    ({"labels": [None]}, "2 axes"),
+    ({"labels": [["a", "b"], None]}, "expected 3 row labels, got 2"),
+    ({"labels": [["a", "b", "a"], None]}, "row label 'a' appears twice"),
+    ({"labels": [["a", "b", 3], None]}, "lists of text"),
+    ({"labels": ["abc", None]}, "lists of text"),
+    ({"rho": {"shape": [], "hex": ["-0x1p+0"]}}, "rho: expected a value above 0"),
+    ({"rho": {"shape": [], "hex": ["nan"]}}, "rho: expected a value above 0"),
+    ({"rho": {"shape": [], "hex": ["inf"]}}, "rho: expected a value above 0"),
+    ({"rho": {"shape": [], "hex": ["two"]}}, "damaged"),
+    ({"rho": {"shape": [], "hex": [1.0]}}, "damaged"),
+    ({"rho": {"shape": [2], "hex": ["0x1p+0", "0x1p+0"]}}, "rho: expected one number, 3"),
+    ({"rho": {"shape": [3], "hex": ["0x1p+0"]}}, "expected 3 numbers, got 1"),
+    ({"rho": {"shape": [3], "zlib": "AAAA"}}, "unpack"),
+    ({"rho": {"shape": [3], "zlib": "é"}}, "damaged"),
+    ({"rho": {"shape": [3], "zlib": base64.b64encode(zlib.compress(bytes(8))).decode()}}, "24 bytes"),
+    ({"rho": None}, "damaged"),
+    ({"guarantee": {"epsilon": "3", "precision": "1", "unit": "document"}}, "does not match the noise"),
+    ({"guarantee": {"epsilon": "-1", "precision": "1", "unit": "document"}}, "epsilon: expected"),
+    ({"guarantee": {"epsilon": "1"}}, "damaged"),
+    ({"guarantee": 3}, "damaged"),
+    ({"simulated": 1}, "true or false"),
+    ({"negative_kept": None}, "true or false"),
+    ({"negative_kept": True}, "checksum"),
+    ({"nonpositive_total": {"shape": [2], "hex": ["0x0p+0", "0x0p+0"]}}, "one whole sum"),
+    ({"nonpositive_total": {"shape": [1], "hex": ["-0x1p+0"]}}, "one whole sum"),
+    ({"nonpositive_total": {"shape": [1], "hex": ["nan"]}}, "one whole sum"),
+    ({"cells_sha256": "0"}, "the cells do not match their checksum"),
+    ({"cells_sha256": None}, "the cells do not match their checksum"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_HEADERS)
+def test_every_entry_of_the_header_is_checked(path, change, message):
+    rewritten(path, change)
+    if message is None:
+        assert load_release(path).shape == (3, 5)
+    else:
+        with pytest.raises(ReleaseFileError, match=message):
+            load_release(path)
+
+
+def test_a_header_that_was_tampered_with(path):
+    rewritten(path, {"simulated": True}, resign=False)
+    with pytest.raises(ReleaseFileError, match="the header does not match its checksum"):
+        load_release(path)
+
+
+def test_a_simulated_release_cannot_claim_a_guarantee(tmp_path):
+    from countveil.privacy import Guarantee
+
+    PrivateCounts(VALUES, guarantee=Guarantee(1)).save(tmp_path / "r")
+    rewritten(tmp_path / "r", {"simulated": True})
+    with pytest.raises(ReleaseFileError, match="a simulated release cannot have a guarantee"):
+        load_release(tmp_path / "r")
+
+
+@pytest.mark.parametrize("header", [b"", b"[]", b"3", b"{", b"\xff", b"[" * 100_000])
+def test_headers_that_are_not_ours(path, header):
+    with pq.ParquetFile(path) as file:
+        cells = file.read()
+    pq.write_table(cells.replace_schema_metadata({"countveil": header}), path)
+    with pytest.raises(ReleaseFileError):
+        load_release(path)
+
+
+BAD_TABLES = [
+    ({"row": [0, 0], "column": [1, 1], "value": [1, 1]}, "in order, each once"),
+    ({"row": [1, 0], "column": [0, 0], "value": [1, 1]}, "in order, each once"),
+    ({"row": [0], "column": [4], "value": [1]}, "indices within the shape"),
+    ({"row": [-1], "column": [0], "value": [1]}, "indices within the shape"),
+    ({"row": [None, 0], "column": [0, 0], "value": [1, 1]}, "an index in every row"),
+    ({"row": [0], "column": [0], "value": [0]}, "values above 0"),
+    ({"row": [0], "column": [0], "value": [-1]}, "values above 0"),
+    ({"row": [0], "column": [0], "value": [1]}, "the cells do not match their checksum"),
+    ({"row": [0.0], "column": [0], "value": [1]}, "columns of whole numbers"),
+    ({"row": [0], "column": [0], "value": ["1"]}, "columns of whole numbers"),
+    ({"column": [0], "row": [0], "value": [1]}, "expected the columns"),
+    ({"row": [0], "column": [0]}, "expected the columns"),
+]
+
+
+@pytest.mark.parametrize(("table", "message"), BAD_TABLES)
+def test_every_cell_of_the_table_is_checked(path, table, message):
+    rewritten(path, table=table)
+    with pytest.raises(ReleaseFileError, match=message):
+        load_release(path)

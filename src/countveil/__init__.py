@@ -18,16 +18,28 @@ if TYPE_CHECKING:
     from countveil.counts import load_release as load_release
     from countveil.counts import privatize as privatize
     from countveil.counts import simulate_release as simulate_release
+    from countveil.fitting import fit as fit
+    from countveil.models import CountModel as CountModel
+    from countveil.models import TopicModel as TopicModel
+    from countveil.posterior import Posterior as Posterior
+    from countveil.posterior import PosteriorFileError as PosteriorFileError
+    from countveil.posterior import load_posterior as load_posterior
     from countveil.privacy import Guarantee as Guarantee
     from countveil.privacy import add_noise as add_noise
 
 # Public name -> the module that holds it. A module named after itself is offered as a submodule.
 _HOME = {
+    "CountModel": "countveil.models",
     "Guarantee": "countveil.privacy",
+    "Posterior": "countveil.posterior",
+    "PosteriorFileError": "countveil.posterior",
     "PrivateCounts": "countveil.counts",
     "ReleaseFileError": "countveil.counts",
+    "TopicModel": "countveil.models",
     "add_noise": "countveil.privacy",
     "distributions": "countveil.distributions",
+    "fit": "countveil.fitting",
+    "load_posterior": "countveil.posterior",
     "load_release": "countveil.counts",
     "privatize": "countveil.counts",
     "simulate_release": "countveil.counts",

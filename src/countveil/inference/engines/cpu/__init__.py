@@ -1,0 +1,10 @@
+"""The CPU engines.
+
+============= =====================================================================================
+``cells``     topic model, every cell visited: the readable reference, exact and bessel
+``plain``     topic model on plain counts: every non-zero cell visited (also the naive method)
+``own_model`` a user's own model: blocks of rates in, an array of counts out
+============= =====================================================================================
+
+``rows`` holds the compiled parts they share.
+"""

@@ -1,0 +1,58 @@
+"""What the engines see of the data: one layout for releases and plain counts."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from countveil.counts import PrivateCounts
+from countveil.inference.plain_counts import PlainCounts
+
+
+class Observations(NamedTuple):
+    """Rows of cells: the first axis, and all others flattened.
+
+    One set of types for all data, so that the engines are compiled once.
+    """
+
+    n_rows: int
+    width: int
+    row_starts: np.ndarray  # int64 (n_rows + 1): positive cells of row d are row_starts[d]:row_starts[d+1]
+    columns: np.ndarray  # int32
+    values: np.ndarray  # int64
+    missing_starts: np.ndarray  # int64 (n_rows + 1)
+    missing_columns: np.ndarray  # int32
+    row_rho: np.ndarray  # float64 (n_rows); empty for plain counts
+    cell_rho: np.ndarray  # float64 (n_rows, width) if the noise varies by cell, else (0, 0)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether these are released counts."""
+        return len(self.row_rho) > 0
+
+
+def observe(data: PrivateCounts | PlainCounts, as_plain: bool = False) -> Observations:
+    """Observations of ``data``; ``as_plain`` takes released counts for true ones (the naive method)."""
+    n_rows, width = data.shape[0], math.prod(data.shape[1:])
+    if width > np.iinfo(np.int32).max:
+        raise ValueError(f"data: expected fewer than 2**31 cells per row, got {width}")
+    row_rho, cell_rho = np.zeros(0), np.zeros((0, 0))
+    if isinstance(data, PrivateCounts) and not as_plain:
+        if data.rho.shape == data.shape and data.rho.size > n_rows:
+            row_rho, cell_rho = np.full(n_rows, np.nan), data.rho.reshape(n_rows, width)
+        else:
+            row_rho = np.broadcast_to(data.rho.reshape(-1), (n_rows,)).copy()
+    missing = data.missing
+    return Observations(
+        n_rows,
+        width,
+        data.positive.row_starts.astype(np.int64),
+        data.positive.columns.astype(np.int32),
+        data.positive.values.astype(np.int64),
+        np.zeros(n_rows + 1, dtype=np.int64) if missing is None else missing.row_starts.astype(np.int64),
+        np.zeros(0, dtype=np.int32) if missing is None else missing.columns.astype(np.int32),
+        row_rho,
+        cell_rho,
+    )

@@ -1,0 +1,11 @@
+"""Which draw within a sweep: the ``step`` field of a stream. One number, one use, for ever."""
+
+INIT = 0  # starting values, row by row
+INIT_COLUMNS = 1
+COUNTS = 2  # true counts and their allocation, row by row
+NOISE_RATES = 3  # starting rates of the bessel method's noise, row by row
+ROW_FACTOR = 4  # factors of the rows (topics: memberships)
+COLUMN_FACTOR = 5  # factors of the columns (topics: word weights)
+SCALE = 6  # scale moves, topic by topic
+TRUE_COUNTS = 7  # posterior draws of true counts, after the fit
+GENERATOR = 255  # numpy generators handed to a user's own model

@@ -1,0 +1,90 @@
+"""Bad input gets a clear error that names the parameter, before any work."""
+
+import numpy as np
+import pytest
+
+import countveil as cv
+
+RELEASE = cv.PrivateCounts([[3, 0], [1, 2]], alpha=0.4)
+MODEL = cv.TopicModel(2)
+
+SETTINGS = [
+    ({"sweeps": 0}, "sweeps: expected a whole number"),
+    ({"sweeps": 2.5}, "sweeps: expected a whole number"),
+    ({"sweeps": True}, "sweeps: expected a whole number"),
+    ({"sweeps": 10, "burn_in": 10}, "burn_in: expected fewer than the 10 sweeps, got 10"),
+    ({"sweeps": 10, "burn_in": -1}, "burn_in: expected a whole number >= 0, got -1"),
+    ({"sweeps": 10, "burn_in": 5, "thin": 6}, "thin: expected at most sweeps - burn_in = 5, got 6"),
+    ({"thin": 0}, "thin: expected a whole number >= 1, got 0"),
+    ({"chains": 0}, "chains: expected a whole number from 1 to 4096, got 0"),
+    ({"chains": 5000}, "chains: expected a whole number from 1 to 4096, got 5000"),
+    ({"seed": -1}, "seed: expected a whole number"),
+    ({"seed": 2**64}, "seed: expected a whole number"),
+    ({"seed": "one"}, "seed: expected a whole number"),
+    ({"threads": 0}, "threads: expected a whole number"),
+    ({"method": "magic"}, "method: expected one of exact, bessel, naive, got 'magic'"),
+    ({"engine": "magic"}, "engine: expected one of auto, tokens, cells, got 'magic'"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), SETTINGS)
+def test_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        cv.fit(MODEL, RELEASE, progress=False, **settings)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_topics": 0}, "n_topics: expected a whole number >= 1, got 0"),
+        ({"n_topics": 2.0}, "n_topics: expected a whole number >= 1, got 2.0"),
+        ({"n_topics": 2, "shape": 0.0}, "shape: expected a finite number >= 0.001, got 0.0"),
+        ({"n_topics": 2, "shape": float("nan")}, "shape: expected a finite number"),
+        ({"n_topics": 2, "rate": -1}, "rate: expected a finite number > 0, got -1"),
+        ({"n_topics": 2, "rate": "much"}, "rate: expected a finite number > 0, got 'much'"),
+    ],
+)
+def test_topic_model(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        cv.TopicModel(**parameters)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [[1, -1]],
+        [[1.5, 2]],
+        [[np.nan, 1]],
+        [[np.inf, 1]],
+        [["a", "b"]],
+        np.zeros((0, 3), dtype=int),
+        np.zeros((3, 0)),
+        7,
+    ],
+)
+def test_plain_counts(counts):
+    with pytest.raises((ValueError, TypeError), match=r"^[a-z_, ]+: expected"):
+        cv.fit(MODEL, counts, progress=False)
+
+
+def test_plain_counts_that_look_like_a_release_get_a_hint():
+    with pytest.raises(ValueError, match=r"cv.PrivateCounts\(values, alpha="):
+        cv.fit(MODEL, [[1, -1]], progress=False)
+
+
+def test_a_tensor_is_not_a_matrix():
+    with pytest.raises(ValueError, match="data: expected a matrix for a TopicModel, got 3 axes"):
+        cv.fit(MODEL, np.ones((2, 2, 2), dtype=int), progress=False)
+
+
+def test_something_that_is_no_model():
+    with pytest.raises(
+        TypeError, match=r"model: expected a model such as TopicModel\(n_topics=10\), got str"
+    ):
+        cv.fit("topics", RELEASE, progress=False)
+
+
+@pytest.mark.parametrize("method", ["bessel", "naive"])
+def test_methods_for_releases_refuse_plain_counts(method):
+    with pytest.raises(ValueError, match=f"method: expected 'exact' for plain counts .*, got '{method}'"):
+        cv.fit(MODEL, [[1, 2]], method=method, progress=False)

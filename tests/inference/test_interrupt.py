@@ -1,0 +1,65 @@
+"""Ctrl-C loses nothing that was kept; progress says how fast it goes."""
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.inference.chains import run_chains
+from countveil.inference.settings import check_settings
+
+RELEASE = cv.PrivateCounts([[3, 0], [1, 2]], alpha=0.4)
+
+
+def interrupted_after(n):
+    def progress(sweeps):
+        for sweep in sweeps:
+            if sweep > n:
+                raise KeyboardInterrupt
+            yield sweep
+
+    return progress
+
+
+def settings(**changes):
+    given = {
+        "sweeps": 20,
+        "burn_in": 4,
+        "thin": 2,
+        "chains": 2,
+        "seed": 1,
+        "method": "exact",
+        "engine": "auto",
+        "threads": 1,
+    }
+    return check_settings(**{**given, **changes})
+
+
+def test_what_was_kept_is_returned():
+    whole = run_chains(cv.TopicModel(2), RELEASE, settings())
+    part = run_chains(cv.TopicModel(2), RELEASE, settings(), interrupted_after(11))
+    assert part.interrupted
+    assert not whole.interrupted
+    assert part.states["theta"].shape[:2] == (2, 3)
+    assert np.array_equal(part.states["theta"], whole.states["theta"][:, :3])
+    assert np.array_equal(part.monitored["total_rate"], whole.monitored["total_rate"][:, :3])
+
+
+def test_before_the_first_draw_there_is_nothing_to_return():
+    with pytest.raises(KeyboardInterrupt):
+        run_chains(cv.TopicModel(2), RELEASE, settings(), interrupted_after(3))
+
+
+def test_fit_warns_that_it_was_interrupted(monkeypatch):
+    monkeypatch.setattr("countveil.fitting._progress", lambda show: interrupted_after(11))
+    with pytest.warns(UserWarning, match="interrupted: 3 of 8 draws per chain were kept"):
+        posterior = cv.fit(cv.TopicModel(2), RELEASE, sweeps=20, burn_in=4, thin=2, seed=1)
+    assert posterior.n_draws == 6
+
+
+def test_progress_shows_speed_and_time_left(capsys):
+    cv.fit(cv.TopicModel(2), RELEASE, sweeps=3000, seed=1)
+    shown = capsys.readouterr().err
+    assert "sweeps/s" in shown
+    assert "3000/3000" in shown
+    cv.fit(cv.TopicModel(2), RELEASE, sweeps=30, seed=1, progress=False)
+    assert capsys.readouterr().err == ""

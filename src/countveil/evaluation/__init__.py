@@ -1,0 +1,21 @@
+"""How good is it? Scores of predicted rates and of topics, against counts that are known.
+
+======================== ====================================================================
+``mean_absolute_error``  how far rates are from counts; flatters silence
+``log_score``            how probable the counts are under the posterior; does not
+``npmi``                 how much a topic's words attract each other, in [-1, 1]
+``coherence``            the same by Mimno et al. (2011), a sum of logarithms
+``top_words``            the words by which a topic is shown and scored
+======================== ====================================================================
+
+These functions see true counts. Their results are not private: they are for studies, in which the truth is
+at hand, and for a data holder who wants to know what privacy costs.
+"""
+
+from countveil.evaluation.coherence import coherence
+from countveil.evaluation.log_score import log_score
+from countveil.evaluation.mean_absolute_error import mean_absolute_error
+from countveil.evaluation.npmi import npmi
+from countveil.evaluation.top_words import top_words
+
+__all__ = ["coherence", "log_score", "mean_absolute_error", "npmi", "top_words"]

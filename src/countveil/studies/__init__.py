@@ -1,0 +1,1 @@
+"""Studies: real data, the paper's experiments and the demo, one file each."""

@@ -47,7 +47,7 @@ FUNCTIONS = {
     "log_poisson": (log_poisson, [(0, 2.0), (3, 2.0), (10**6, 1e6)]),
     "log_factorial_ratio": (log_factorial_ratio, [(0, 4), (9, 2), (10**6, 10**6 - 7)]),
     "bessel_mode": (bessel_mode, [(0, 288.0), (7, 100.0)]),
-    "count_mode": (count_mode, [(3, 7.0, 1.0), (100, 7.0, 1.0)]),
+    "count_mode": (count_mode, [(3, 19.0, 2.6), (100, 19.0, 2.6)]),
     "log_marginal": (log_marginal, [(-2, 1.0, 1.0), (3, 2.0, 1.0), (40, 300.0, 0.1), (10**5, 1e5, 1e-3)]),
     "log_marginal_clamped": (log_marginal_clamped, [(0, 1.0, 1.0), (3, 2.0, 1.0)]),
 }

@@ -30,13 +30,18 @@ class CountGivenRelease(LogConcaveLaw):
         if mu == 0:
             return np.where(k == 0, 0.0, -np.inf)
         t = max(int(x), 0)
-        return count_log_ratios(k, count_mode(t, mu, rho), t, math.log(mu), rho)
+        return count_log_ratios(k, _mode(x, mu, rho), t, math.log(mu), rho)
 
     def _window(self, x: float, mu: float, rho: float) -> Window:
-        return window(lambda k: self._log_ratio(k, x, mu, rho), count_mode(max(int(x), 0), mu, rho))
+        return window(lambda k: self._log_ratio(k, x, mu, rho), _mode(x, mu, rho))
 
     def _rvs(self, x: Any, mu: Any, rho: Any, size: Any = None, random_state: Any = None) -> np.ndarray:
         return draw_counts(seed_from(random_state), *(np.broadcast_to(p, size) for p in (x, mu, rho)))
+
+
+def _mode(x: float, mu: float, rho: float) -> int:
+    with np.errstate(over="ignore"):
+        return count_mode(max(int(x), 0), mu * float(np.exp(rho)), mu * float(np.exp(-rho)))
 
 
 count_given_release = CountGivenRelease(name="count_given_release", shapes="x, mu, rho")

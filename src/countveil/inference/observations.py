@@ -12,16 +12,13 @@ from countveil.inference.plain_counts import PlainCounts
 
 
 class Observations(NamedTuple):
-    """Rows of cells: the first axis, and all others flattened.
-
-    One set of types for all data, so that the engines are compiled once.
-    """
+    """Rows of cells: the first axis, and all others flattened. The arrays are those of the data, not copies."""
 
     n_rows: int
     width: int
     row_starts: np.ndarray  # int64 (n_rows + 1): positive cells of row d are row_starts[d]:row_starts[d+1]
     columns: np.ndarray  # int32
-    values: np.ndarray  # int64
+    values: np.ndarray  # uint8 or uint16 where they suffice, else int64: few types, few compilations
     missing_starts: np.ndarray  # int64 (n_rows + 1)
     missing_columns: np.ndarray  # int32
     row_rho: np.ndarray  # float64 (n_rows); empty for plain counts
@@ -44,15 +41,19 @@ def observe(data: PrivateCounts | PlainCounts, as_plain: bool = False) -> Observ
             row_rho, cell_rho = np.full(n_rows, np.nan), data.rho.reshape(n_rows, width)
         else:
             row_rho = np.broadcast_to(data.rho.reshape(-1), (n_rows,)).copy()
-    missing = data.missing
-    return Observations(
+    missing, values = data.missing, data.positive.values
+    observations = Observations(
         n_rows,
         width,
-        data.positive.row_starts.astype(np.int64),
-        data.positive.columns.astype(np.int32),
-        data.positive.values.astype(np.int64),
-        np.zeros(n_rows + 1, dtype=np.int64) if missing is None else missing.row_starts.astype(np.int64),
-        np.zeros(0, dtype=np.int32) if missing is None else missing.columns.astype(np.int32),
+        data.positive.row_starts,
+        data.positive.columns.astype(np.int32, copy=False),
+        values if values.dtype in (np.uint8, np.uint16) else values.astype(np.int64),
+        np.zeros(n_rows + 1, dtype=np.int64) if missing is None else missing.row_starts,
+        np.zeros(0, dtype=np.int32) if missing is None else missing.columns.astype(np.int32, copy=False),
         row_rho,
         cell_rho,
     )
+    for array in observations[2:]:
+        # A release is read-only, and numba compiles anew for arrays that are not: make all alike.
+        array.setflags(write=False)
+    return observations

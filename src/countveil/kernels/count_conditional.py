@@ -27,12 +27,10 @@ _NEGLIGIBLE = 1e-18
 
 
 @compiled
-def count_mode(t, mu, rho):
-    """The most likely true count for a release t >= 0."""
-    z = mu * math.exp(rho)
+def count_mode(t, z, w):
+    """The most likely true count for a release t >= 0, given z = mu/alpha and w = mu*alpha."""
     if z < t + 1.0:
         return math.floor(z)
-    w = mu * math.exp(-rho)
     if w >= t + 1.0:
         return math.floor(w)
     return t
@@ -41,14 +39,19 @@ def count_mode(t, mu, rho):
 @compiled
 def draw_count(stream, x, mu, rho):
     """``(y, stream)``: the true count of a cell released as ``x`` with rate ``mu`` and noise ``rho``."""
+    return draw_count_scaled(stream, x, mu, rho, mu * math.exp(rho), mu * math.exp(-rho))
+
+
+@compiled
+def draw_count_scaled(stream, x, mu, rho, z, w):
+    """``draw_count`` where the caller knows z = mu*exp(rho) and w = mu*exp(-rho) without two exponentials."""
     if mu <= 0.0:
         return np.int64(0), stream
-    w = mu * math.exp(-rho)
     if x <= 0:
         return poisson(stream, w)
-    mode = count_mode(x, mu, rho)
+    mode = count_mode(x, z, w)
     if mode <= 12:
-        return _count_by_sum(stream, x, mu * math.exp(rho), w, mode)
+        return _count_by_sum(stream, x, z, w, mode)
     return _count_by_rejection(stream, x, mu, rho, mode)
 
 

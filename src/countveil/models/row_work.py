@@ -32,16 +32,18 @@ class RowWork:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def run(self, n_rows: int, function: Callable[[int, int], object]) -> None:
+    def run(self, n_rows: int, function: Callable[[int, int], object], small: int = SMALL) -> None:
         """Call ``function(start, stop)`` over blocks that cover ``range(n_rows)``."""
-        self.run_with_worker(n_rows, lambda _, start, stop: function(start, stop))
+        self.run_with_worker(n_rows, lambda _, start, stop: function(start, stop), small)
 
-    def run_with_worker(self, n_rows: int, function: Callable[[int, int, int], object]) -> None:
+    def run_with_worker(
+        self, n_rows: int, function: Callable[[int, int, int], object], small: int = SMALL
+    ) -> None:
         """Call ``function(worker, start, stop)``; blocks of one worker never overlap in time.
 
         ``worker`` runs from 0 to ``threads - 1``: a function that adds up into arrays keeps one per worker.
         """
-        if self._pool is None or n_rows <= self.SMALL:
+        if self._pool is None or n_rows <= small:
             function(0, 0, n_rows)
             return
         # More blocks than threads, so that a thread with heavy rows does not keep the others waiting.

@@ -6,6 +6,7 @@ from countveil.counts import PrivateCounts
 from countveil.inference.engines.cpu.cells import TopicCells
 from countveil.inference.engines.cpu.own_model import OwnModel
 from countveil.inference.engines.cpu.plain import TopicPlain
+from countveil.inference.engines.cpu.tokens import TopicTokens
 from countveil.inference.engines.engine import Engine
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import PlainCounts
@@ -20,10 +21,14 @@ def choose_engine(model: CountModel, data: PrivateCounts | PlainCounts, method: 
         raise ValueError(f"method: expected 'exact' for plain counts (nothing to invert), got {method!r}")
     observations = observe(data, as_plain=method == "naive")
     bessel = method == "bessel"
+    if bessel and engine == "tokens":
+        raise ValueError("engine: expected 'auto' or 'cells' for method 'bessel', got 'tokens'")
     if not isinstance(model, TopicModel):
         if engine == "tokens":
             raise ValueError("engine: expected 'auto' or 'cells' for a model of your own, got 'tokens'")
         return OwnModel(model, observations, data.shape, bessel)
     if not observations.noisy:
         return TopicPlain(model, observations)
-    return TopicCells(model, observations, bessel)
+    if bessel or engine == "cells":
+        return TopicCells(model, observations, bessel)
+    return TopicTokens(model, observations)

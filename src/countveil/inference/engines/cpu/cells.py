@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from countveil.inference.engines.cpu.noise_rates import NoiseRates
-from countveil.inference.engines.cpu.rows import MISSING, allocate, fill_rates, open_row
+from countveil.inference.engines.cpu.rows import MISSING, allocate, fill_rates, open_row, weigh
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
@@ -68,7 +68,6 @@ def _sweep_rows(
     rates = np.empty(width)
     released = np.empty(width, dtype=np.int64)
     weights = np.empty(n_topics)
-    tokens = np.empty(n_topics, dtype=np.int64)
     for d in range(start, stop):
         stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
         fill_rates(theta[d], phi, rates)
@@ -85,6 +84,5 @@ def _sweep_rows(
             else:
                 y, stream = draw_count(stream, x, rates[v], rho)
             if y > 0:
-                stream = allocate(
-                    stream, y, theta[d], phi_by_column[v], weights, tokens, row_topic[d], column_topic[v]
-                )
+                total = weigh(theta[d], phi_by_column[v], weights)
+                stream = allocate(stream, y, weights, total, row_topic[d], column_topic[v])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from countveil.inference.engines.cpu.rows import allocate
+from countveil.inference.engines.cpu.rows import allocate, weigh
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
@@ -62,13 +62,10 @@ def _allocate_rows(
     row_topic,
     column_topic,
 ):
-    n_topics = theta.shape[1]
-    weights = np.empty(n_topics)
-    tokens = np.empty(n_topics, dtype=np.int64)
+    weights = np.empty(theta.shape[1])
     for d in range(start, stop):
         stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
         for i in range(row_starts[d], row_starts[d + 1]):
             v = columns[i]
-            stream = allocate(
-                stream, values[i], theta[d], phi_by_column[v], weights, tokens, row_topic[d], column_topic[v]
-            )
+            total = weigh(theta[d], phi_by_column[v], weights)
+            stream = allocate(stream, values[i], weights, total, row_topic[d], column_topic[v])

@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup test test-long lint bench clean
+.PHONY: help setup demo test test-long lint bench clean
 
 help:
+	@echo "make demo       set up if needed, then privatize a corpus and fit it (minutes)"
 	@echo "make test       set up if needed, then lint and each behaviour once"
 	@echo "make test-long  full repetitions and slow checks"
 	@echo "make lint       ruff, mypy on src, import-linter"
@@ -35,9 +36,14 @@ test: lint
 test-long: $(READY)
 	$(BIN)/python -m pytest -n 2 -m long
 
+demo: $(READY)
+	$(BIN)/countveil demo -o demo-output
+
+# DOCUMENTS=path/to/documents.npz benchmarks real counts; without it, synthetic ones of the same shape.
 bench: $(READY)
-	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	$(BIN)/python benchmarks/run.py $(if $(DOCUMENTS),--documents $(DOCUMENTS))
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

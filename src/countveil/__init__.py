@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from countveil.auditing import AuditReport as AuditReport
+    from countveil.auditing import Check as Check
+    from countveil.auditing import audit as audit
     from countveil.counts import PrivateCounts as PrivateCounts
     from countveil.counts import ReleaseFileError as ReleaseFileError
     from countveil.counts import load_release as load_release
     from countveil.counts import privatize as privatize
+    from countveil.counts import privatize_to_file as privatize_to_file
     from countveil.counts import simulate_release as simulate_release
     from countveil.fitting import fit as fit
     from countveil.models import CountModel as CountModel
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 # Public name -> the module that holds it. A module named after itself is offered as a submodule.
 _HOME = {
+    "AuditReport": "countveil.auditing",
+    "Check": "countveil.auditing",
     "CountModel": "countveil.models",
     "Guarantee": "countveil.privacy",
     "Posterior": "countveil.posterior",
@@ -37,11 +43,14 @@ _HOME = {
     "ReleaseFileError": "countveil.counts",
     "TopicModel": "countveil.models",
     "add_noise": "countveil.privacy",
+    "audit": "countveil.auditing",
     "distributions": "countveil.distributions",
+    "evaluation": "countveil.evaluation",
     "fit": "countveil.fitting",
     "load_posterior": "countveil.posterior",
     "load_release": "countveil.counts",
     "privatize": "countveil.counts",
+    "privatize_to_file": "countveil.counts",
     "simulate_release": "countveil.counts",
 }
 

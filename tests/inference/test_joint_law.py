@@ -7,11 +7,13 @@ from countveil.distributions import release_given_rate
 from countveil.inference.engines.cpu.cells import TopicCells
 from countveil.inference.engines.cpu.own_model import OwnModel
 from countveil.inference.engines.cpu.plain import TopicPlain
-from countveil.inference.observations import Observations
+from countveil.inference.engines.cpu.tokens import TopicTokens
 from countveil.models import TopicModel
 from countveil.models.row_work import RowWork
 from countveil.models.topic_model import TopicState
 from goodness_of_fit import FALSE_ALARM, SEED
+from inference.small_problems import observations
+from inference.test_tokens import with_plan
 from joint_test import joint_pvalues
 
 ROWS, COLUMNS, TOPICS = 3, 4, 2
@@ -26,27 +28,6 @@ FUNCTIONS = {
     "rate where released": lambda state, data: (state.theta @ state.phi)[0, 0] - data[1][0, 0],
     "fit": lambda state, data: np.sum((state.theta @ state.phi - data[1]) * (data[1] > 0)),
 }
-
-
-def observations(values, rho=None, cell_rho=None, missing=None):
-    """Observations of a small matrix without going through the public classes (which are tested elsewhere)."""
-    missing = np.zeros(values.shape, dtype=bool) if missing is None else missing
-    positive = (values > 0) & ~missing
-    row_rho = np.zeros(0)
-    if rho is not None or cell_rho is not None:
-        row_rho = np.broadcast_to(np.nan if rho is None else rho, len(values)).copy()
-    starts = np.concatenate([[0], np.cumsum(positive.sum(axis=1))])
-    missing_starts = np.concatenate([[0], np.cumsum(missing.sum(axis=1))])
-    return Observations(
-        *values.shape,
-        starts,
-        np.nonzero(positive)[1].astype(np.int32),
-        values[positive].astype(np.int64),
-        missing_starts,
-        np.nonzero(missing)[1].astype(np.int32),
-        row_rho,
-        np.zeros((0, 0)) if cell_rho is None else cell_rho,
-    )
 
 
 def draw_state(rng):
@@ -81,6 +62,16 @@ def exact(state, data, key):
     return TopicCells(MODEL, data[0]).sweep(state, key, IN_PLACE)[0]
 
 
+def tokens(columns_visited):
+    """The token engine, visiting these columns and reaching the others by tokens."""
+
+    def sampler(state, data, key):
+        engine = with_plan(TopicTokens(MODEL, data[0]), columns_visited)
+        return engine.sweep(state, key, IN_PLACE)[0]
+
+    return sampler
+
+
 def exact_as_own_model(state, data, key):
     return OwnModel(MODEL, data[0], (ROWS, COLUMNS)).sweep(state, key, IN_PLACE)[0]
 
@@ -99,6 +90,13 @@ SAMPLERS = {
     "exact, missing cells": (release_pair(1.0, MISSING), exact),
     "exact, noise per row": (release_pair(PER_ROW), exact),
     "exact, noise per cell": (release_pair(PER_CELL), exact),
+    "tokens, all proposed": (release_pair(1.0), tokens([])),
+    "tokens, all visited": (release_pair(1.0), tokens([0, 1, 2, 3])),
+    "tokens, much noise": (release_pair(0.2), tokens([1])),
+    "tokens, little noise": (release_pair(3.0), tokens([1, 2])),
+    "tokens, missing cells": (release_pair(1.0, MISSING), tokens([0, 3])),
+    "tokens, noise per row": (release_pair(PER_ROW), tokens([2])),
+    "tokens, noise per cell": (release_pair(PER_CELL), tokens([2])),
     "own model": (release_pair(1.0), exact_as_own_model),
     "own model, missing cells": (release_pair(1.0, MISSING), exact_as_own_model),
     "plain": (plain_pair, plain),

@@ -157,8 +157,48 @@ def test_sentence_never_claims_more_privacy_than_there_is(epsilon):
 
 
 def test_sentence_names_the_counts_and_the_unit():
-    assert "any 1,000 counts" in str(Guarantee(1, 1000))
-    assert "any count " in str(Guarantee(1))
+    assert str(Guarantee(1, 1000)).startswith(
+        "Any 1,000 words (or other counts) of one document, an e-mail say,"
+    )
+    assert str(Guarantee(1)).startswith("Any word (or other count) of one document, an e-mail say, is hidden")
     for unit in ("document", "cell", "person"):
-        assert f"of one {unit} " in str(Guarantee(1, unit=unit))
+        assert f"of one {unit}, " in str(Guarantee(1, unit=unit))
+    assert "\n" not in str(Guarantee(1))
     assert "Hardly anything is hidden" in str(Guarantee(10**30, 10**29))
+
+
+@pytest.mark.parametrize("n", [1, 5, 1000])
+def test_local_privacy_covers_the_two_observations_that_are_furthest_apart(n):
+    whole = Guarantee.for_local_privacy("0.7", max_length=n)
+    assert whole.loss(2 * n) == whole.epsilon == Fraction(7, 10)  # n words of one kind against n of another
+    assert Guarantee.for_local_privacy("0.7", n, unit="person").loss(2 * n) == Fraction(7, 10)
+    assert Guarantee.for_local_privacy("0.7", n, unit="cell").loss(n) == Fraction(7, 10)  # 0 against n
+
+
+def test_local_privacy_refuses_what_has_no_length():
+    for bad in (0, -1, 1.5, "3", None, True):
+        with pytest.raises(ValueError, match=r"^max_length: expected a whole number >= 1, got "):
+            Guarantee.for_local_privacy(1, bad)
+    with pytest.raises(ValueError, match="unit: expected"):
+        Guarantee.for_local_privacy(1, 3, unit="row")
+
+
+@pytest.mark.parametrize("unit", ["document", "cell", "person"])
+def test_explain_says_what_is_hidden_and_what_is_not(unit):
+    told = Guarantee("1.5", 10, unit=unit).explain()
+    assert told.startswith(str(Guarantee("1.5", 10, unit=unit)))
+    hidden, not_protected = told.split("Not protected:")
+    assert "10: 4.49" in hidden
+    assert "20: 20.1" in hidden
+    for matter in ("several releases", "labels", "shape", "many more words than 10", "how long", "together"):
+        assert matter in not_protected
+    assert ("over all of them together" in hidden) == (unit == "person")
+
+
+@pytest.mark.parametrize("epsilon", ["1e-6", 0.1, 1, 2.5, 13, 14, 15, 40, 1000])
+def test_explain_never_claims_more_privacy_than_there_is(epsilon):
+    g = Guarantee(epsilon, 3)
+    for line in g.explain().splitlines():
+        if found := re.fullmatch(r"  ([\d,]+): ([\d.,]+)", line):
+            distance, odds = (float(text.replace(",", "")) for text in found.groups())
+            assert odds >= math.exp(g.loss(int(distance))) * (1 - 1e-12)

@@ -53,8 +53,9 @@ class Contents(NamedTuple):
     missing: Places | None
     nonpositive: NonPositive
     negative: Cells | None  # values are |x|; None unless they were kept
-    guarantee: Guarantee | None
+    guarantee: Guarantee | None  # what holds for every row
     simulated: bool
+    row_guarantees: tuple[Guarantee, ...] | None = None  # one per row, where rows differ
 
 
 def n_rows_and_width(shape: tuple[int, ...]) -> tuple[int, int]:

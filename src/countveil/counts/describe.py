@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
 import numpy as np
 
 from countveil.counts.contents import Contents
@@ -25,12 +28,19 @@ def one_line(contents: Contents) -> str:
 
 def _noise(contents: Contents) -> str:
     if contents.guarantee is not None:
-        return f"epsilon {float(contents.guarantee.epsilon):g} at precision {contents.guarantee.precision}"
+        upto = "" if contents.row_guarantees is None else "up to "
+        return f"{upto}epsilon {_up(contents.guarantee.epsilon)} at precision {contents.guarantee.precision}"
     alpha = np.exp(-contents.rho)
     if contents.rho.ndim == 0:
         return f"alpha {alpha:.4g}"
     per = "cell" if contents.rho.shape == contents.shape else "row"
     return f"alpha {alpha.min():.4g} to {alpha.max():.4g} by {per}"
+
+
+def _up(epsilon: Fraction) -> str:
+    """Four digits, rounded up: never more privacy than there is."""
+    context = Context(prec=4, rounding=ROUND_CEILING)
+    return f"{context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)).normalize():f}"
 
 
 def _labelled(contents: Contents) -> str:

@@ -1,71 +1,116 @@
-"""The table of a release file: listed cells out to Parquet and back, a row group at a time."""
+"""The table of a release: listed cells out to Parquet and back, a row group at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from countveil.counts.collect import CellList
 from countveil.counts.contents import Cells, Contents, Places, n_rows_and_width, row_indices
-from countveil.counts.file_header import KEY, Header, cells_digest
+from countveil.counts.dense import dense_rows
+from countveil.counts.file_header import KEY, MISSING, Header
 from countveil.counts.labels import VALUE
 from countveil.counts.release_file_error import ReleaseFileError
+from countveil.counts.row_blocks import row_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 CELLS_PER_GROUP = 1 << 20
+# Missing cells are held in memory as a list: what a small file may make its reader allocate has an end.
+MOST_MISSING = 1 << 31
 
 
-class ListedCells(NamedTuple):
-    """What a table lists."""
+class Listed(NamedTuple):
+    """Some cells of the table, in order: position, value, whether missing (then the value is 0)."""
 
-    positive: Cells
-    missing: Places | None
-    negative: Cells | None
-
-
-def write_cells(file: BinaryIO, contents: Contents, header: bytes) -> None:
-    """Write the table, with the header in its metadata."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = _schema(contents)
-    # The table needs no Arrow schema beside the Parquet one; other readers would not look at it.
-    with pq.ParquetWriter(
-        file, schema, compression="zstd", write_page_checksum=True, store_schema=False
-    ) as writer:
-        writer.add_key_value_metadata({KEY: header})
-        for flat, values, missing in _groups(contents):
-            indices = np.unravel_index(flat, contents.shape)
-            columns = [pa.array(i, type=t) for i, t in zip(indices, schema.types[:-1], strict=True)]
-            columns.append(pa.array(values, type=schema.types[-1], mask=missing))
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+    flat: np.ndarray
+    values: np.ndarray
+    missing: np.ndarray
 
 
-def _schema(contents: Contents) -> pa.Schema:
-    import pyarrow as pa
+class CellDigest:
+    """SHA-256 of all listed cells, however they are divided into groups and on whichever machine."""
 
-    def holding(largest: int) -> pa.DataType:
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, listed: Listed) -> None:
+        pairs = np.empty((len(listed.flat), 2), dtype="<i8")
+        pairs[:, 0] = listed.flat
+        pairs[:, 1] = np.where(listed.missing, np.iinfo(np.int64).min, listed.values)
+        self._digest.update(pairs.data)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class CellFile:
+    """One Parquet file of cells, written group by group."""
+
+    def __init__(self, file: BinaryIO, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         # Signed types of the two usual widths: every reader, R included, has them.
-        return pa.int32() if largest < 2**31 else pa.int64()
+        kinds = [pa.int32() if n < 2**31 else pa.int64() for n in shape]
+        fields = [pa.field(axis, kind, nullable=False) for axis, kind in zip(axes, kinds, strict=True)]
+        self._shape = shape
+        self._schema = pa.schema([*fields, pa.field(VALUE, pa.int64())])
+        # The table needs no Arrow schema beside the Parquet one; other readers would not look at it.
+        self._writer = pq.ParquetWriter(
+            file, self._schema, compression="zstd", write_page_checksum=True, store_schema=False
+        )
 
-    highest = max(
-        (int(c.values.max()) for c in (contents.positive, contents.negative) if c and c.values.size),
-        default=0,
-    )
-    fields = [
-        pa.field(axis, holding(n), nullable=False)
-        for axis, n in zip(contents.axes, contents.shape, strict=True)
-    ]
-    return pa.schema([*fields, pa.field(VALUE, holding(highest))])
+    def add(self, listed: Listed) -> None:
+        import pyarrow as pa
+
+        indices = np.unravel_index(listed.flat, self._shape)
+        columns = [pa.array(i, type=t) for i, t in zip(indices, self._schema.types[:-1], strict=True)]
+        columns.append(pa.array(listed.values, type=pa.int64(), mask=listed.missing))
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+
+    def close(self, header: bytes | None = None) -> None:
+        if header is not None:
+            self._writer.add_key_value_metadata({KEY: header})
+        self._writer.close()
+
+    def __enter__(self) -> CellFile:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._writer.close()  # a second time does nothing; after a failure it lets go of the file
 
 
-def _groups(contents: Contents) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(position, value, whether missing) of all listed cells in order, about a million at a time."""
+def listed_groups(contents: Contents) -> Iterator[Listed]:
+    """All cells the table lists, in order, about a million at a time."""
+    return _observed(contents) if mostly_missing(contents) else _not_zero(contents)
+
+
+def mostly_missing(contents: Contents) -> bool:
+    """Whether it is shorter to list the observed cells, zeros too, than the missing ones."""
+    n_rows, width = n_rows_and_width(contents.shape)
+    return contents.missing is not None and 2 * len(contents.missing.columns) > n_rows * width
+
+
+def _observed(contents: Contents) -> Iterator[Listed]:
+    width = n_rows_and_width(contents.shape)[1]
+    for start, stop in row_ranges(contents.shape):
+        values, observed = (array.reshape(-1) for array in dense_rows(contents, start, stop))
+        if contents.negative is not None:
+            part = slice(contents.negative.row_starts[start], contents.negative.row_starts[stop])
+            rows = row_indices(contents.negative.row_starts, start, stop) - start
+            below = contents.negative.values[part].astype(np.int64)
+            values[rows * width + contents.negative.columns[part]] = -below
+        at = np.flatnonzero(observed)
+        yield Listed(at + start * width, values[at], np.zeros(len(at), dtype=bool))
+
+
+def _not_zero(contents: Contents) -> Iterator[Listed]:
     n_rows, width = n_rows_and_width(contents.shape)
     lists = [c for c in (contents.positive, contents.missing, contents.negative) if c is not None]
     listed = np.sum([c.row_starts for c in lists], axis=0)
@@ -77,9 +122,7 @@ def _groups(contents: Contents) -> Iterator[tuple[np.ndarray, np.ndarray, np.nda
         start = stop
 
 
-def _group(
-    contents: Contents, start: int, stop: int, width: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _group(contents: Contents, start: int, stop: int, width: int) -> Listed:
     flat, values, missing = [], [], []
     for cells, sign in ((contents.positive, 1), (contents.negative, -1), (contents.missing, 0)):
         if cells is None:
@@ -91,41 +134,74 @@ def _group(
         else:
             values.append(np.zeros(len(flat[-1]), dtype=np.int64))
         missing.append(np.full(len(flat[-1]), sign == 0))
-    together = np.concatenate(flat), np.concatenate(values), np.concatenate(missing)
+    together = Listed(np.concatenate(flat), np.concatenate(values), np.concatenate(missing))
     if len(flat) == 1:
         return together
-    order = np.argsort(together[0], kind="stable")
-    return together[0][order], together[1][order], together[2][order]
+    order = np.argsort(together.flat, kind="stable")
+    return Listed(*(part[order] for part in together))
 
 
-def read_cells(file: pq.ParquetFile, draft: Contents, header: Header) -> ListedCells:
+class ListedCells(NamedTuple):
+    """What a table lists."""
+
+    positive: Cells
+    missing: Places | None
+    negative: Cells | None
+
+
+def read_cells(files: Iterable[pq.ParquetFile], draft: Contents, header: Header) -> ListedCells:
     """Read and check the table: names, types, ranges, order, signs, and the checksum of it all."""
-    _check_schema(file.schema_arrow, draft)
     shape = draft.shape
     width = n_rows_and_width(shape)[1]
-    positive, missing, negative = CellList(shape), CellList(shape), CellList(shape)
+    positive, listed, negative = CellList(shape), CellList(shape), CellList(shape)
+    digest = CellDigest()
     last = -1
-    for batch in file.iter_batches(batch_size=CELLS_PER_GROUP):
-        flat, values, absent = _read_batch(batch, shape)
-        if not len(flat):
-            continue
-        if flat[0] <= last or (np.diff(flat) <= 0).any():
-            raise ReleaseFileError("expected cells in order, each once")
-        last = int(flat[-1])
-        if ((values == 0) & ~absent).any() or (not header.negative_kept and (values < 0).any()):
-            raise ReleaseFileError("expected listed values above 0")
-        rows, columns = np.divmod(flat, width)
-        for kind, chosen in ((positive, values > 0), (negative, values < 0)):
-            kind.add(rows[chosen], columns[chosen], np.abs(values[chosen]))
-        missing.add(rows[absent], columns[absent])
-    found = ListedCells(
-        positive.cells(),
-        missing.places() if missing else None,
-        negative.cells() if header.negative_kept else None,
-    )
-    if cells_digest(*found) != header.cells_sha256:
+    for file in files:
+        _check_schema(file.schema_arrow, draft)
+        for batch in file.iter_batches(batch_size=CELLS_PER_GROUP):
+            cells = _read_batch(batch, shape)
+            if not len(cells.flat):
+                continue
+            if cells.flat[0] <= last or (np.diff(cells.flat) <= 0).any():
+                raise ReleaseFileError("expected cells in order, each once")
+            last = int(cells.flat[-1])
+            _check_values(cells, header)
+            digest.add(cells)
+            rows, columns = np.divmod(cells.flat, width)
+            for kind, chosen in ((positive, cells.values > 0), (negative, cells.values < 0)):
+                kind.add(rows[chosen], columns[chosen], np.abs(cells.values[chosen]))
+            chosen = cells.missing | (header.absent == MISSING)
+            listed.add(rows[chosen], columns[chosen])
+    if digest.hexdigest() != header.cells_sha256:
         raise ReleaseFileError("the cells do not match their checksum")
-    return found
+    if header.absent == MISSING:
+        missing: Places | None = _all_but(listed.places(), shape)
+    else:
+        missing = listed.places() if listed else None
+    return ListedCells(positive.cells(), missing, negative.cells() if header.negative_kept else None)
+
+
+def _check_values(cells: Listed, header: Header) -> None:
+    if header.absent == MISSING:
+        if cells.missing.any():
+            raise ReleaseFileError("expected a value for every listed cell")
+    elif ((cells.values == 0) & ~cells.missing).any():
+        raise ReleaseFileError("expected listed values above 0")
+    if not header.negative_kept and (cells.values < 0).any():
+        raise ReleaseFileError("expected listed values above 0")
+
+
+def _all_but(observed: Places, shape: tuple[int, ...]) -> Places | None:
+    n_rows, width = n_rows_and_width(shape)
+    if n_rows * width - len(observed.columns) > MOST_MISSING:
+        raise ReleaseFileError(f"expected at most {MOST_MISSING:,} missing cells")
+    missing = CellList(shape)
+    for start, stop in row_ranges(shape):
+        absent = np.ones((stop - start, width), dtype=bool)
+        part = slice(observed.row_starts[start], observed.row_starts[stop])
+        absent[row_indices(observed.row_starts, start, stop) - start, observed.columns[part]] = False
+        missing.add_dense(start, absent)
+    return missing.places() if missing else None
 
 
 def _check_schema(schema: pa.Schema, draft: Contents) -> None:
@@ -137,8 +213,7 @@ def _check_schema(schema: pa.Schema, draft: Contents) -> None:
         raise ReleaseFileError("expected columns of whole numbers")
 
 
-def _read_batch(batch: pa.RecordBatch, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(position, value, whether missing), missing cells with value 0."""
+def _read_batch(batch: pa.RecordBatch, shape: tuple[int, ...]) -> Listed:
     indices = []
     for column, length in zip(batch.columns[:-1], shape, strict=True):
         if column.null_count:
@@ -150,4 +225,6 @@ def _read_batch(batch: pa.RecordBatch, shape: tuple[int, ...]) -> tuple[np.ndarr
     value = batch.columns[-1]
     absent = value.is_null().to_numpy(zero_copy_only=False)
     values = value.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.ravel_multi_index(tuple(indices), shape), values, absent
+    if (values == np.iinfo(np.int64).min).any():
+        raise ReleaseFileError("expected values above -2**63")
+    return Listed(np.ravel_multi_index(tuple(indices), shape), values, absent)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts.contents import Cells, Contents, NonPositive, Places
+from countveil.counts.contents import Cells, Contents, NonPositive
 from countveil.counts.file_numbers import decode_floats, encode_floats
 from countveil.counts.labels import read_labels
 from countveil.counts.noise_rate import noise_rate
@@ -23,10 +23,12 @@ from countveil.privacy import Guarantee
 KEY = b"countveil"
 FORMAT = "countveil release"
 VERSION = 1
-# What a cell that is not listed means. A mostly missing array would rather list its zeros: a later version.
-ABSENT = "observed, not positive"
+# What a cell that is not listed means. A mostly missing array rather lists its zeros.
+NOT_POSITIVE, MISSING = "observed, not positive", "missing"
 # Parquet readers refuse metadata beyond 100 MB.
 LARGEST_HEADER = 64_000_000
+# A release holds some numbers for every row: what a small file may make its reader allocate has an end.
+MOST_ROWS = 1 << 27
 
 
 class Header(NamedTuple):
@@ -34,16 +36,18 @@ class Header(NamedTuple):
 
     cells_sha256: str
     negative_kept: bool
+    absent: str
 
 
-def encode_header(contents: Contents) -> bytes:
-    """The header of these contents."""
+def describe_contents(
+    contents: Contents, total: np.ndarray | None, cells_sha256: str, negative_kept: bool, absent: str
+) -> dict[str, Any]:
+    """All that is to be said about contents whose cells are listed elsewhere."""
     promise = contents.guarantee
-    total = contents.nonpositive.total
-    header: dict[str, Any] = {
+    return {
         "format": FORMAT,
         "version": VERSION,
-        "absent": ABSENT,
+        "absent": absent,
         "shape": list(contents.shape),
         "axes": list(contents.axes),
         "labels": [None if labels is None else labels.tolist() for labels in contents.labels],
@@ -51,13 +55,32 @@ def encode_header(contents: Contents) -> bytes:
         "guarantee": None
         if promise is None
         else {"epsilon": str(promise.epsilon), "precision": str(promise.precision), "unit": promise.unit},
+        "row_guarantees": None if contents.row_guarantees is None else _by_row(contents.row_guarantees),
         "simulated": contents.simulated,
-        "negative_kept": contents.negative is not None,
+        "negative_kept": negative_kept,
         "nonpositive_total": None if total is None else encode_floats(total),
-        "cells_sha256": cells_digest(contents.positive, contents.missing, contents.negative),
+        "cells_sha256": cells_sha256,
     }
-    header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
-    encoded = _canonical(header)
+
+
+def _by_row(guarantees: tuple[Guarantee, ...]) -> dict[str, Any]:
+    distinct = {guarantee: place for place, guarantee in enumerate(dict.fromkeys(guarantees))}
+    return {
+        "epsilon": [str(g.epsilon) for g in distinct],
+        "precision": [str(g.precision) for g in distinct],
+        "rows": [distinct[g] for g in guarantees],
+    }
+
+
+def sign_header(header: dict[str, Any]) -> bytes:
+    """The header as text, with its own checksum."""
+    signed = {**header, "sha256": hashlib.sha256(_canonical(header)).hexdigest()}
+    return _canonical(signed)
+
+
+def encode_header(header: dict[str, Any]) -> bytes:
+    """The header for the metadata of a Parquet file."""
+    encoded = sign_header(header)
     if len(encoded) > LARGEST_HEADER:
         raise ValueError(
             f"labels, alpha: expected at most {LARGEST_HEADER:,} bytes in a file, got {len(encoded):,}"
@@ -65,11 +88,16 @@ def encode_header(contents: Contents) -> bytes:
     return encoded
 
 
-def decode_header(metadata: dict[bytes, bytes] | None) -> tuple[Header, Contents]:
-    """The header, and contents that still lack their cells."""
+def metadata_header(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
+    """The header in the metadata of a Parquet file."""
     encoded = (metadata or {}).get(KEY)
     if encoded is None:
         raise ReleaseFileError("expected a countveil release, got some other Parquet file")
+    return read_header(encoded)
+
+
+def read_header(encoded: bytes) -> dict[str, Any]:
+    """The header, if it is one of ours and whole; its entries are not yet checked."""
     header = json.loads(encoded)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ReleaseFileError(f"expected the format {FORMAT!r}, got another one")
@@ -83,16 +111,19 @@ def decode_header(metadata: dict[bytes, bytes] | None) -> tuple[Header, Contents
     digest = header.pop("sha256", None)
     if digest != hashlib.sha256(_canonical(header)).hexdigest():
         raise ReleaseFileError("the header does not match its checksum")
-    return _checked(header)
+    return header
 
 
-def _checked(header: dict[str, Any]) -> tuple[Header, Contents]:
-    if header["absent"] != ABSENT:
-        raise ReleaseFileError(f"expected absent cells to be {ABSENT!r}, got {header['absent']!r}")
+def check_header(header: dict[str, Any]) -> tuple[Header, Contents]:
+    """The header, and contents that still lack their cells."""
+    if header["absent"] not in (NOT_POSITIVE, MISSING):
+        raise ReleaseFileError(f"expected absent cells to be {NOT_POSITIVE!r} or {MISSING!r}")
     shape = _shape(header["shape"])
     axes, labels = _labels(header["axes"], header["labels"], shape)
     rho = noise_rate(None, decode_floats(header["rho"]), None, shape)
-    promise = _guarantee(header["guarantee"], rho)
+    promise = _guarantee(header["guarantee"])
+    by_row = _row_guarantees(header["row_guarantees"], promise, shape[0])
+    _check_noise(rho, promise, by_row)
     simulated, negative_kept = header["simulated"], header["negative_kept"]
     if type(simulated) is not bool or type(negative_kept) is not bool:
         raise ReleaseFileError("expected simulated and negative_kept to be true or false")
@@ -111,14 +142,17 @@ def _checked(header: dict[str, Any]) -> tuple[Header, Contents]:
         None,
         promise,
         simulated,
+        by_row,
     )
-    return Header(header["cells_sha256"], negative_kept), draft
+    return Header(header["cells_sha256"], negative_kept, header["absent"]), draft
 
 
 def _shape(given: Any) -> tuple[int, ...]:
     whole = isinstance(given, list) and all(type(n) is int and n > 0 for n in given)
     if not whole or not given or math.prod(given) >= 2**63:
         raise ReleaseFileError("expected a shape of positive whole numbers")
+    if given[0] > MOST_ROWS:
+        raise ReleaseFileError(f"expected at most {MOST_ROWS:,} rows")
     return tuple(given)
 
 
@@ -137,13 +171,36 @@ def _labels(
     return read_labels(dict(zip(axes, labels, strict=True)), shape)
 
 
-def _guarantee(given: Any, rho: np.ndarray) -> Guarantee | None:
+def _guarantee(given: Any) -> Guarantee | None:
     if given is None:
         return None
-    promise = Guarantee(given["epsilon"], int(given["precision"]), unit=given["unit"])
-    if rho.ndim or not math.isclose(promise.rho, float(rho), rel_tol=1e-12):
+    return Guarantee(given["epsilon"], int(given["precision"]), unit=given["unit"])
+
+
+def _row_guarantees(given: Any, promise: Guarantee | None, n_rows: int) -> tuple[Guarantee, ...] | None:
+    if given is None:
+        return None
+    if promise is None:
+        raise ReleaseFileError("expected a guarantee beside those of the rows")
+    pairs = zip(given["epsilon"], given["precision"], strict=True)
+    distinct = [Guarantee(epsilon, int(precision), unit=promise.unit) for epsilon, precision in pairs]
+    rows = given["rows"]
+    whole = isinstance(rows, list) and all(type(row) is int and 0 <= row < len(distinct) for row in rows)
+    if not whole or len(rows) != n_rows:
+        raise ReleaseFileError("expected one guarantee for each row")
+    each = tuple(distinct[row] for row in rows)
+    if max(g.rate for g in each) != promise.rate:
+        raise ReleaseFileError("expected the guarantee to be the weakest of the rows")
+    return each
+
+
+def _check_noise(rho: np.ndarray, promise: Guarantee | None, each: tuple[Guarantee, ...] | None) -> None:
+    if promise is None:
+        return
+    promised = np.asarray(promise.rho) if each is None else np.array([g.rho for g in each])
+    right_shape = rho.ndim == 0 if each is None else rho.size == len(each)
+    if not right_shape or not np.allclose(promised, rho.reshape(promised.shape), rtol=1e-12, atol=0):
         raise ReleaseFileError("the guarantee does not match the noise")
-    return promise
 
 
 def _total(given: Any, n_levels: int) -> np.ndarray | None:
@@ -154,18 +211,6 @@ def _total(given: Any, n_levels: int) -> np.ndarray | None:
     if total.shape != (n_levels,) or not whole.all():
         raise ReleaseFileError("expected one whole sum of the cells x <= 0 for each alpha")
     return total
-
-
-def cells_digest(positive: Cells, missing: Places | None, negative: Cells | None) -> str:
-    """SHA-256 of the listed cells, whichever machine computes it."""
-    digest = hashlib.sha256()
-    for listed in (positive, missing, negative):
-        digest.update(b"none" if listed is None else b"list")
-        for array in listed or ():
-            digest.update(f"{array.dtype.str[1:]} {array.size} ".encode())
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            digest.update(np.ascontiguousarray(little).view(np.uint8).data)
-    return digest.hexdigest()
 
 
 def _canonical(header: dict[str, Any]) -> bytes:

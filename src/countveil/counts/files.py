@@ -1,49 +1,157 @@
-"""Releases on disk: one Parquet file that is complete or not there.
+"""Releases on disk: one Parquet file, or a folder of them, that is complete or not there.
 
 The file is an ordinary long table, one whole-number column per axis and ``value``, sorted: observed cells
 x > 0, missing cells with a NULL value, and, only where they were kept, cells x < 0. Absent cells are observed
-and x <= 0. All else (shape, noise, guarantee, labels, checksums) is JSON in the file's key-value metadata,
-see file_header.
-
-Labels live in the metadata, which suits some 100,000 of them. A folder form for more would branch off in
-``save_release`` and ``load_release``, with the same header and the same table.
+and x <= 0. An array that is mostly missing lists its observed cells instead, x <= 0 as 0, and the header says
+that absent means missing. All else (shape, noise, guarantee, labels, checksums) is JSON in the file's
+key-value metadata, see file_header. Beyond 100,000 labels it is a folder, see file_folder.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-from countveil.counts.file_cells import read_cells, write_cells
-from countveil.counts.file_header import decode_header, encode_header
+import numpy as np
+
+from countveil.counts.contents import Cells, Contents, NonPositive
+from countveil.counts.file_atomic import replacing_file, replacing_folder
+from countveil.counts.file_cells import (
+    CellDigest,
+    CellFile,
+    Listed,
+    listed_groups,
+    mostly_missing,
+    read_cells,
+)
+from countveil.counts.file_folder import is_release_folder, opened, read_folder, write_names, write_parts
+from countveil.counts.file_header import (
+    MISSING,
+    MOST_ROWS,
+    NOT_POSITIVE,
+    check_header,
+    describe_contents,
+    encode_header,
+    metadata_header,
+)
+from countveil.counts.form import Given
 from countveil.counts.nonpositive import RhoLevels
 from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.promise import Promise
 from countveil.counts.release_file_error import ReleaseFileError
+from countveil.counts.row_blocks import Block
 
 __all__ = ["ReleaseFileError", "load_release", "save_release"]
 
+# More make the metadata of a single file heavy for everyone who opens it.
+LABELS_IN_ONE_FILE = 100_000
+
 
 def save_release(release: PrivateCounts, path: str | os.PathLike[str]) -> None:
-    """Write a release to ``path``, replacing a file of that name in one step."""
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"path: expected a file name, got the folder {target}")
+    """Write a release to ``path``, replacing a release of that name in one step."""
     contents = release._contents
-    header = encode_header(contents)
+    _write(
+        Path(path),
+        contents,
+        listed_groups(contents),
+        lambda: contents.nonpositive.total,
+        negative_kept=contents.negative is not None,
+        absent=MISSING if mostly_missing(contents) else NOT_POSITIVE,
+    )
+
+
+def stream_release(
+    path: str | os.PathLike[str],
+    given: Given,
+    promise: Promise,
+    blocks: Iterable[Block],
+    *,
+    keep_negative: bool,
+) -> None:
+    """Write noisy blocks as they come. What comes here is private already; true counts never do."""
+    shape = given.counts.shape
+    rho = promise.rho(len(shape))
+    levels = RhoLevels(rho, shape)
+    total = np.zeros(len(levels.values))
+    missing = given.counts.missing(0, 1)
+    absent = MISSING if missing is not None and given.counts.mostly_missing else NOT_POSITIVE
+
+    def groups() -> Iterator[Listed]:
+        nonlocal total
+        for block in blocks:
+            width = block.values.shape[1]
+            total = total + levels.sums(np.maximum(-block.values, 0), block.start)
+            values = (block.values if keep_negative else np.maximum(block.values, 0)).ravel()
+            holes = np.zeros(values.shape, bool) if block.missing is None else block.missing.ravel()
+            at = np.flatnonzero(~holes if absent == MISSING else (values != 0) | holes)
+            yield Listed(at + block.start * width, values[at], holes[at])
+
+    nothing = np.zeros(0, np.int64)
+    draft = Contents(
+        shape, given.axes, given.labels, rho,
+        Cells(nothing, nothing, nothing), None, NonPositive(nothing, nothing, None), None,
+        guarantee=promise.guarantee, simulated=False, row_guarantees=promise.rows,
+    )  # fmt: skip
+    _write(Path(path), draft, groups(), lambda: total, negative_kept=keep_negative, absent=absent)
+
+
+def _write(
+    target: Path,
+    contents: Contents,
+    groups: Iterable[Listed],
+    total: Callable[[], np.ndarray | None],
+    *,
+    negative_kept: bool,
+    absent: str,
+) -> None:
+    digest = CellDigest()
+
+    def counted() -> Iterator[Listed]:
+        for listed in groups:
+            if len(listed.flat):
+                digest.add(listed)
+                yield listed
+
+    def header() -> dict:
+        return describe_contents(contents, total(), digest.hexdigest(), negative_kept, absent)
+
+    n_labels = sum(len(labels) for labels in contents.labels if labels is not None)
+    many = n_labels + len(contents.row_guarantees or ()) > LABELS_IN_ONE_FILE
+    _check_target(target, many)
+    if contents.shape[0] > MOST_ROWS:
+        raise ValueError(
+            f"path: expected at most {MOST_ROWS:,} rows in a release file, got {contents.shape[0]:,}"
+        )
+    if not many:
+        encode_header(header())  # what is too large is refused before any work
     try:
-        with _replacing(target) as file:
-            write_cells(file, contents, header)
+        if many:
+            with replacing_folder(target) as folder:
+                write_parts(folder, contents, counted())
+                write_names(folder, contents, header())
+            return
+        with replacing_file(target) as file, CellFile(file, contents.axes, contents.shape) as cells:
+            for listed in counted():
+                cells.add(listed)
+            cells.close(encode_header(header()))
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"cannot write the release: {reason}", str(target)) from error
 
 
+def _check_target(target: Path, many: bool) -> None:
+    if not many and target.is_dir():
+        raise IsADirectoryError(f"path: expected a file name, got the folder {target}")
+    if many and target.exists() and not is_release_folder(target):
+        raise FileExistsError(
+            f"path: expected a new name or an older release folder, because more than "
+            f"{LABELS_IN_ONE_FILE:,} labels make a folder, got {target}, which is something else"
+        )
+
+
 def load_release(path: str | os.PathLike[str]) -> PrivateCounts:
-    """Read a release that ``PrivateCounts.save`` wrote, checking all of it.
+    """Read a release, file or folder, that ``save`` or ``privatize_to_file`` wrote, checking all of it.
 
     A file that is damaged, foreign or of a newer version raises ReleaseFileError, a missing one
     FileNotFoundError.
@@ -60,16 +168,23 @@ def load_release(path: str | os.PathLike[str]) -> PrivateCounts:
     True
     """
     source = Path(path)
-    if source.is_dir():
-        raise ReleaseFileError(f"{source}: expected a release file, got a folder")
-    with source.open("rb") as file:  # what the system itself refuses keeps its own, clear error
-        if file.read(4) != b"PAR1":
-            raise ReleaseFileError(f"{source}: expected a release file, got something that is not Parquet")
+    if not source.is_dir():
+        with source.open("rb") as file:  # what the system itself refuses keeps its own, clear error
+            if file.read(4) != b"PAR1":
+                raise ReleaseFileError(f"{source}: expected a release file, got something not Parquet")
     try:
         return _load(source)
     except ReleaseFileError as error:
         raise ReleaseFileError(f"{source}: {error}") from error.__cause__
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, OSError) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        RecursionError,
+        OSError,
+        MemoryError,
+    ) as error:
         # Arrow's errors are ValueError, OSError or one of the others too.
         raise ReleaseFileError(f"{source}: damaged release file: {error}") from error
 
@@ -77,11 +192,21 @@ def load_release(path: str | os.PathLike[str]) -> PrivateCounts:
 def _load(source: Path) -> PrivateCounts:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(source, page_checksum_verification=True) as file:
-        header, draft = decode_header(file.metadata.metadata)
-        cells = read_cells(file, draft, header)
+    if source.is_dir():
+        described, files = read_folder(source)
+    else:
+        files = [source]
+        with pq.ParquetFile(source) as file:
+            described = metadata_header(file.metadata.metadata)
+    header, draft = check_header(described)
+    cells = read_cells(opened(files), draft, header)
     levels = RhoLevels(draft.rho, draft.shape)
     number = levels.count((cells.positive, cells.missing))
+    below, total = cells.negative, draft.nonpositive.total
+    if below is not None and not (
+        total is not None and np.array_equal(levels.listed(below, below.values), total)
+    ):
+        raise ReleaseFileError("the cells below 0 do not match their sum")
     return PrivateCounts._from_contents(
         draft._replace(
             positive=cells.positive,
@@ -90,30 +215,3 @@ def _load(source: Path) -> PrivateCounts:
             nonpositive=draft.nonpositive._replace(rho=levels.values, number=number),
         )
     )
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[BinaryIO]:
-    """A new file beside ``target`` that takes its name once safely on disk, and vanishes on any failure."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, where folders can be opened at all (not on Windows)."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

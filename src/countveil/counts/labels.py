@@ -25,7 +25,7 @@ def read_labels(given: Any, shape: tuple[int, ...]) -> tuple[tuple[str, ...], tu
         raise TypeError(f"labels: expected labels (or None) for each axis, got {type(given).__name__}")
     if len(entries) != n_axes:
         raise ValueError(f"labels: expected an entry for each of the {n_axes} axes, got {len(entries)}")
-    return axes, tuple(map(_axis_labels, entries, axes, shape))
+    return axes, tuple(map(_axis_of_length, entries, axes, shape))
 
 
 def _axis_names(given: Mapping) -> tuple[str, ...]:
@@ -40,14 +40,20 @@ def _axis_names(given: Mapping) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _axis_labels(given: Any, axis: str, length: int) -> np.ndarray | None:
+def _axis_of_length(given: Any, axis: str, length: int) -> np.ndarray | None:
     if given is None:
         return None
+    texts = axis_labels(given, axis)
+    if len(texts) != length:
+        raise ValueError(f"labels: expected {length} {axis} labels, got {len(texts)}")
+    return texts
+
+
+def axis_labels(given: Any, axis: str) -> np.ndarray:
+    """The labels of one axis as text, each once."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"labels: expected a list of {axis} labels or None, got {type(given).__name__}")
     texts = [_text(label, axis) for label in given]
-    if len(texts) != length:
-        raise ValueError(f"labels: expected {length} {axis} labels, got {len(texts)}")
     seen = set()
     for text in texts:
         if text in seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -123,8 +124,33 @@ class PrivateCounts:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What the release promises; None if it was made elsewhere or only simulated."""
+        """What the release promises about every row; None if it was made elsewhere or only simulated."""
         return self._contents.guarantee
+
+    @property
+    def row_guarantees(self) -> tuple[Guarantee, ...] | None:
+        """What it promises about each row, where rows were given different promises; else None."""
+        return self._contents.row_guarantees
+
+    def guarantee_for(self, rows: Iterable[int]) -> Guarantee:
+        """What the release promises a person to whom all these rows belong.
+
+        The distance between two versions of a person's data is summed over all their rows, and the loss is
+        ``sum_rows d_row * rate_row <= d * max(rate_row)``: the weakest promise among the rows holds as it is.
+
+        >>> from countveil.counts import privatize
+        >>> release = privatize([[1, 0], [0, 2], [3, 0]], epsilon=[1, 2, 1])
+        >>> release.guarantee_for([0, 1])
+        Guarantee(epsilon='2', precision=1, unit='person')
+        """
+        if self.guarantee is None:
+            raise ValueError("rows: expected a release with a guarantee, got one that was made without")
+        chosen = list(rows)
+        if not chosen or not all(isinstance(r, int | np.integer) and 0 <= r < self.shape[0] for r in chosen):
+            raise ValueError(f"rows: expected row numbers from 0 to {self.shape[0] - 1}, got something else")
+        each = self.row_guarantees
+        weakest = self.guarantee if each is None else max((each[r] for r in chosen), key=lambda g: g.rate)
+        return Guarantee(weakest.epsilon, weakest.precision, unit="person")
 
     @property
     def simulated(self) -> bool:
@@ -212,7 +238,8 @@ class PrivateCounts:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release to one Parquet file, which ``load_release`` and any Parquet reader can read.
 
-        The file is complete or not there: it is written under a temporary name and renamed.
+        With more than 100,000 labels it is a folder of Parquet files. Either is complete or not there: it is
+        written under a temporary name and renamed.
         """
         from countveil.counts.files import save_release  # it needs this class to load
 

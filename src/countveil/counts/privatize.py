@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from countveil.counts.collect import collect
 from countveil.counts.contents import Contents
-from countveil.counts.labels import read_labels
-from countveil.counts.noise_rate import check_guarantee
+from countveil.counts.form import Form, Given
+from countveil.counts.given import read_given
 from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.promise import Promise, read_promise
 from countveil.counts.row_blocks import Block
-from countveil.counts.true_counts import TrueCounts, blocks_of, read_true_counts
-from countveil.privacy import Guarantee, add_noise
+from countveil.counts.true_counts import blocks_of
+from countveil.privacy import Guarantee
 
 
 def privatize(
     counts: Any,
     epsilon: Any = None,
-    precision: int = 1,
+    precision: Any = 1,
     *,
     unit: str = "document",
-    guarantee: Guarantee | None = None,
+    guarantee: Any = None,
+    rows: Any = None,
+    columns: Any = None,
     labels: Any = None,
+    public_labels: bool = False,
+    long: Any = None,
+    index: Any = None,
+    vocabulary: Any = None,
+    weight: str = "weight",
+    self_loops: bool = False,
     keep_negative: bool = False,
 ) -> PrivateCounts:
     """Release counts privately: exact two-sided geometric noise on every cell, zeros included.
@@ -35,18 +43,44 @@ def privatize(
     system's cryptographic source.
 
     What must not depend on the private data: epsilon, precision, the set of rows and columns, and the labels,
-    which are released as they are.
+    which are released as they are. So where counts come with labels, ``rows`` and ``columns`` must be
+    declared, or ``public_labels=True`` must say that anyone may know which labels occur. Entries outside what
+    was declared are dropped without a word: a message would tell that they exist.
 
     Parameters
     ----------
     counts
-        Whole numbers >= 0: a numpy array with any number of axes, nested lists, or a scipy.sparse matrix.
+        Whole numbers >= 0: a numpy array with any number of axes, nested lists or a scipy.sparse matrix
+        (their shape is public); a pandas, polars or Arrow table; a networkx graph; a list of texts; or the
+        name of a file: CSV, TSV, Parquet, Matrix Market, NPZ or NPY.
     epsilon, precision, unit
         The guarantee: observations (units) up to ``precision`` counts apart are hidden with ``epsilon``.
+        A list of epsilons or precisions gives each row its own, in the order of the released rows. A person
+        may have several rows: distances then sum over all of them, and the noise is the same.
     guarantee
-        A Guarantee, in place of epsilon, precision and unit.
+        A Guarantee, or a list with one per row, in place of epsilon, precision and unit.
+    rows, columns
+        The labels of all rows and columns of the release, in its order. For a graph ``rows`` are its nodes.
     labels
-        For each axis its labels or None; or a mapping {axis name: labels}. They are public.
+        The same for any number of axes: for each axis its labels or None, or {axis name: labels}.
+    public_labels
+        True takes labels that were not declared from the counts. **Then the guarantee holds only if it is
+        no secret which labels occur.** Found labels are sorted, except those of a wide table.
+    long
+        The names of a long table's columns, e.g. ``("sender", "receiver", "n")``, the last one with the
+        counts, or None where every line counts once. Lines about the same cell add up; cells without a line
+        are zeros and get noise.
+    index
+        The name of a wide table's column that holds the row labels. Otherwise they are a pandas index, or
+        rows have no labels.
+    vocabulary
+        For texts: the words to count, declared beforehand, or scikit-learn's CountVectorizer with such a
+        ``vocabulary``. Words outside it are left out.
+    weight
+        For a graph: the edge attribute with the count; edges without it count once.
+    self_loops
+        For a graph: whether to release the diagonal. Otherwise it is missing. An undirected graph is
+        released once per pair, above the diagonal, and the other half is missing.
     keep_negative
         Keep negative released values for ``to_dense``; for known alpha they say nothing about the counts.
 
@@ -54,32 +88,72 @@ def privatize(
     --------
     >>> import numpy as np
     >>> from countveil.counts import privatize
-    >>> release = privatize(np.zeros((2, 3), dtype=int), epsilon=50, labels=(["a", "b"], None))
+    >>> release = privatize(np.zeros((2, 3), dtype=int), epsilon=50, rows=["a", "b"])
     >>> release.shape, release.guarantee.precision
     ((2, 3), 1)
+    >>> import pandas as pd
+    >>> letters = pd.DataFrame({"from": ["ann", "ann", "bo"], "to": ["bo", "bo", "ann"], "n": [40, 2, 7]})
+    >>> people = ["ann", "bo", "cy"]
+    >>> privatize(letters, epsilon=1, long=("from", "to", "n"), rows=people, columns=people).shape
+    (3, 3)
     """
-    promise = _promise(epsilon, precision, unit, guarantee)
-    source = read_true_counts(counts)
-    axes, names = read_labels(labels, source.shape)
-    rho = np.asarray(promise.rho, dtype=np.float64)
-    found = collect(_noisy(source, promise), source.shape, rho, clamped=False, keep_negative=keep_negative)
+    form = Form(labels, rows, columns, public_labels, long, index, vocabulary, weight, self_loops)
+    given, promise = _prepare(counts, form, epsilon, precision, unit, guarantee)
+    shape = given.counts.shape
+    rho = promise.rho(len(shape))
+    found = collect(_noisy(given, promise), shape, rho, clamped=False, keep_negative=keep_negative)
     return PrivateCounts._from_contents(
-        Contents(source.shape, axes, names, rho, *found, guarantee=promise, simulated=False)
-    )
+        Contents(
+            shape, given.axes, given.labels, rho, *found,
+            guarantee=promise.guarantee, simulated=False, row_guarantees=promise.rows,
+        )
+    )  # fmt: skip
 
 
-def _promise(epsilon: Any, precision: int, unit: str, guarantee: Guarantee | None) -> Guarantee:
-    if (epsilon is None) == (guarantee is None):
-        got = "none" if epsilon is None else "both"
-        raise ValueError(f"epsilon, guarantee: expected exactly one of them, got {got}")
-    if guarantee is None:
-        return Guarantee(epsilon, precision, unit=unit)
-    check_guarantee(guarantee)
-    if (precision, unit) != (1, "document"):
-        raise ValueError("guarantee: expected it alone, got precision or unit beside it")
-    return guarantee
+def privatize_to_file(
+    counts: Any,
+    path: str | os.PathLike[str],
+    epsilon: Any = None,
+    precision: Any = 1,
+    *,
+    unit: str = "document",
+    guarantee: Any = None,
+    keep_negative: bool = False,
+    **form: Any,
+) -> Guarantee:
+    """``privatize`` straight into a release file, block by block, for what does not fit into memory.
+
+    All other arguments are those of ``privatize``. Gives back the guarantee that holds for every row.
+
+    >>> import tempfile, pathlib
+    >>> from countveil.counts import load_release, privatize_to_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "release.parquet"
+    ...     promise = privatize_to_file([[3, 0], [0, 4]], file, epsilon=2)
+    ...     load_release(file).guarantee == promise
+    True
+    """
+    from countveil.counts.files import stream_release
+
+    unknown = set(form) - set(Form._fields)
+    if unknown:
+        raise TypeError(f"privatize_to_file: expected the arguments of privatize, got {sorted(unknown)}")
+    given, promise = _prepare(counts, Form(**form), epsilon, precision, unit, guarantee)
+    stream_release(path, given, promise, _noisy(given, promise), keep_negative=keep_negative)
+    return promise.guarantee
 
 
-def _noisy(counts: TrueCounts, guarantee: Guarantee) -> Iterator[Block]:
-    for start, _, rows in blocks_of(counts):
-        yield Block(start, add_noise(rows, guarantee), None)
+def _prepare(
+    counts: Any, form: Form, epsilon: Any, precision: Any, unit: str, guarantee: Any
+) -> tuple[Given, Promise]:
+    promise = read_promise(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
+    given = read_given(counts, form)
+    return given, promise.to(given.counts.shape[0])
+
+
+def _noisy(given: Given, promise: Promise) -> Iterator[Block]:
+    for start, stop, rows in blocks_of(given.counts):
+        noisy, missing = promise.add_noise(rows, start), given.counts.missing(start, stop)
+        if missing is not None:
+            noisy[missing] = 0
+        yield Block(start, noisy, missing)

@@ -24,6 +24,8 @@ from countveil.kernels.poisson import poisson
 from countveil.kernels.uniform import uniform
 
 _NEGLIGIBLE = 1e-18
+# A sum from a mode of at most 12 ends long before 80; a multiplication takes a quarter of a division's time.
+_RECIPROCAL = 1.0 / np.maximum(np.arange(80), 1)
 
 
 @compiled
@@ -67,7 +69,7 @@ def _count_by_sum(stream, t, z, w, mode):
     while f > _NEGLIGIBLE:
         total += f
         y += 1
-        f *= (z if y <= t else w) / y
+        f *= (z if y <= t else w) * _RECIPROCAL[y]
     f = 1.0
     for y in range(mode, 0, -1):
         f *= y / (z if y <= t else w)
@@ -80,7 +82,7 @@ def _count_by_sum(stream, t, z, w, mode):
             return np.int64(y), stream
         left -= f
         y += 1
-        f *= (z if y <= t else w) / y
+        f *= (z if y <= t else w) * _RECIPROCAL[y]
     f = 1.0
     for y in range(mode, 0, -1):
         f *= y / (z if y <= t else w)

@@ -43,7 +43,7 @@ def normal(stream):
     while True:
         word, stream = next_word(stream)
         layer = np.int64(word & _LAYER_BITS)
-        x = ((word >> _11) * _SCALE - 1.0) * X[layer]
+        x = (np.int64(word >> _11) * _SCALE - 1.0) * X[layer]
         if abs(x) < X[layer + 1]:
             return x, stream
         if layer == 0:

@@ -7,5 +7,6 @@ NOISE_RATES = 3  # starting rates of the bessel method's noise, row by row
 ROW_FACTOR = 4  # factors of the rows (topics: memberships)
 COLUMN_FACTOR = 5  # factors of the columns (topics: word weights)
 SCALE = 6  # scale moves, topic by topic
+VISITED = 8  # true counts of cells visited one by one; the row is the cell
 TRUE_COUNTS = 7  # posterior draws of true counts, after the fit
 GENERATOR = 255  # numpy generators handed to a user's own model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator
@@ -13,19 +14,24 @@ import pandas as pd
 import xarray as xr
 
 from countveil.counts import PrivateCounts
-from countveil.inference.cells_at import cells_at
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import PlainCounts
-from countveil.inference.rates import rates_at, row_blocks
+from countveil.inference.rates import rates_at
 from countveil.models import TopicModel
 from countveil.models.parameters import whole_number
+from countveil.posterior.aligned_topics import AlignedTopics
+from countveil.posterior.axis_names import free_names
 from countveil.posterior.diagnostics import summarize
+from countveil.posterior.interval import check_interval, tails_of
+from countveil.posterior.kept_states import KeptStates, blocks_of
+from countveil.posterior.readable_labels import readable_labels
+from countveil.posterior.run_writer import save_posterior
 from countveil.posterior.selection import positions
-from countveil.posterior.topics import AlignedTopics, Topics
-from countveil.posterior.tree import axis_labels
-from countveil.posterior.true_counts import draw_true_counts
+from countveil.posterior.tables import to_table
+from countveil.posterior.topics import Topics
+from countveil.posterior.true_counts import summarize_counts
 
-#: A labelled array of rates larger than this is refused: it would not help anyone.
+#: Labelled arrays of more bytes are refused: they would not help anyone.
 LARGEST_ARRAY = 10**9
 
 
@@ -33,15 +39,34 @@ class Posterior:
     """What a fit has learnt: the posterior of the model given the release, as kept draws.
 
     ``tree`` is an xarray DataTree in ArviZ's schema (``posterior``, ``sample_stats``), for any further analysis.
+    Its draws are as they came, topics in any order; ``topics()`` and ``memberships()`` align them.
+
+    Rows and columns are chosen by position, label, slice or boolean mask; None means all of them.
 
     Examples
     --------
     >>> import countveil as cv
     >>> release = cv.simulate_release([[9, 0, 0], [0, 8, 7], [8, 1, 0]], epsilon=2, seed=1,
-    ...                               labels=(["a", "b", "c"], ["oil", "gas", "power"]))
+    ...                               labels={"letter": ["a", "b", "c"], "word": ["oil", "gas", "power"]})
     >>> posterior = cv.fit(cv.TopicModel(2), release, sweeps=100, seed=1, progress=False)
-    >>> posterior.rates(rows=["a"]).shape
-    (1, 3)
+    >>> posterior
+    Posterior(TopicModel(n_topics=2, shape=0.1, rate=1.0), 3 x 3, 2 chains x 10 draws)
+    >>> posterior.n_draws, posterior.release == release, next(posterior.states()).theta.shape
+    (20, True, (3, 2))
+    >>> posterior.rates(rows=["a"], columns=slice(2)).sizes
+    Frozen({'letter': 1, 'word': 2})
+    >>> [(rows, block.shape) for rows, block in posterior.iter_rate_draws()]
+    [(slice(0, 3, None), (20, 3, 3))]
+    >>> posterior.topics(2).top_words().shape
+    (2, 2)
+    >>> sorted(posterior.memberships("a"))
+    ['high', 'low', 'mean']
+    >>> sorted(posterior.true_counts("a", "oil"))
+    ['high', 'low', 'mean', 'positive']
+    >>> posterior.summary(n_rates=1).index.tolist()
+    ['log_likelihood', 'total_rate', 'log_joint', 'rate[a, oil]']
+    >>> posterior.to_dataframe("rates").columns.tolist()
+    ['letter', 'word', 'rate']
     """
 
     def __init__(
@@ -59,7 +84,8 @@ class Posterior:
         self.model = model
         self._state_type = state_type
         self._data = data
-        self._axes, self._shape, self._labels, self._seed = axes, shape, labels, seed
+        self._axes, self._shape, self._seed = axes, shape, seed
+        self._labels = readable_labels(labels)
 
     @property
     def release(self) -> PrivateCounts | None:
@@ -69,152 +95,145 @@ class Posterior:
     @property
     def n_draws(self) -> int:
         """Kept draws of all chains together."""
-        return math.prod(self._sizes)
-
-    @property
-    def _sizes(self) -> tuple[int, int]:
-        sizes = self.tree["posterior"].sizes
-        return sizes["chain"], sizes["draw"]
+        return len(self._kept)
 
     def states(self) -> Iterator[Any]:
-        """The kept states, chain after chain, as the model's own NamedTuple."""
-        if self._state_type is None:
-            raise ValueError(
-                "model: expected the model of this run, got none; load_posterior(path, model=...)"
-            )
-        fields = [self.tree["posterior"][name].to_numpy() for name in self._state_type._fields]
-        for chain, draw in np.ndindex(*self._sizes):
-            yield self._state_type(*(_double(field[chain, draw]) for field in fields))
+        """The kept states, chain after chain, as the model's own NamedTuple, topics in any order."""
+        return iter(self._kept)
 
     def rates(self, rows: Any = None, columns: Any = None) -> xr.DataArray:
-        """Posterior mean of the Poisson rates of these cells (rows, columns: positions, labels, or None = all)."""
-        self._matrix("rates")
+        """Posterior mean of the Poisson rates of the chosen cells, as a labelled array of at most 1 GB."""
+        kept = self._with_model("rates", matrix=True)
         r, c = self._positions(rows, columns)
         if 8 * len(r) * len(c) > LARGEST_ARRAY:
             raise ValueError(
                 f"rows, columns: expected at most {LARGEST_ARRAY // 8:,} cells, got {len(r) * len(c):,}; "
                 "go through iter_rates() block by block"
             )
-        total = np.zeros((len(r), len(c)))
-        for state in self.states():
-            total += self._block(state, r, c)
-        return self._labelled(total / self.n_draws, r, c)
+        mean = np.empty((len(r), len(c)))
+        for block in blocks_of(len(r), len(c)):
+            mean[block] = kept.mean_rates(r[block], c)
+        dims = free_names(self._axes, {"rate"})
+        return xr.DataArray(mean, self._coordinates(dims, r, c), dims, name="rate")
 
     def iter_rates(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Posterior mean rates of all cells, block by block of rows: (slice of rows, array)."""
-        for block, draws in self.iter_rate_draws():
-            yield block, draws.mean(axis=0)
+        kept = self._with_model("iter_rates")
+        for block in blocks_of(self._shape[0], math.prod(self._shape[1:])):
+            rows = np.arange(block.start, block.stop)
+            yield block, kept.mean_rates(rows).reshape(len(rows), *self._shape[1:])
 
     def iter_rate_draws(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Rates of all cells in every kept draw, block by block of rows: (slice, (draws, rows, ...))."""
-        states = list(self.states())
-        for block in row_blocks((self._shape[0], *self._shape[1:], len(states))):
-            yield block, np.stack([np.asarray(self.model.rates(state, block)) for state in states])
+        kept = self._with_model("iter_rate_draws")
+        width = math.prod(self._shape[1:])
+        for block in blocks_of(self._shape[0], width * self.n_draws):
+            rows = np.arange(block.start, block.stop)
+            draws = np.empty((self.n_draws, len(rows), width))
+            for out, rates in zip(draws, kept.rates(rows), strict=True):
+                out[:] = rates
+            yield block, draws.reshape(self.n_draws, len(rows), *self._shape[1:])
 
     def topics(self, n_words: int = 10, *, interval: float = 0.9) -> Topics:
         """Topics, most prevalent first: their words with intervals, and how well the draws agree on them."""
         n_words = whole_number("n_words", n_words, 1)
-        return self._aligned.topics(n_words, _share("interval", interval), self._axis_labels(1))
+        return self._aligned("topics").topics(n_words, check_interval(interval), self._axis_labels(1))
 
     def memberships(self, rows: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """Each row's shares of the topics (the topics in the order of ``topics()``), with intervals."""
+        interval, aligned = check_interval(interval), self._aligned("memberships")
         chosen = positions("rows", rows, self._labels[0], self._shape[0])
-        return self._aligned.memberships(chosen, _share("interval", interval), self._axis_labels(0)[chosen])
+        return aligned.memberships(chosen, interval, self._axis_labels(0)[chosen])
 
     def true_counts(self, rows: Any = None, columns: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """The posterior of the true counts of chosen cells: mean, interval, probability of being positive.
 
-        This is not the posterior of the rates: given the release, E[count] and E[rate] differ.
+        This is not the posterior of the rates: given the release, E[count] and E[rate] differ. A run by the
+        naive method takes the clamped release for the truth, and says so here.
         """
-        self._matrix("true_counts")
+        interval, kept = check_interval(interval), self._with_model("true_counts", matrix=True)
         if self._data is None:
-            raise ValueError("data: expected the counts of this run, got none; plain counts are not saved")
+            raise ValueError(
+                "true_counts: expected the counts of this run, got none: plain counts are not saved"
+            )
         r, c = self._positions(rows, columns)
-        n_cells = len(r) * len(c)
-        if 8 * n_cells * self.n_draws > LARGEST_ARRAY:
-            most = LARGEST_ARRAY // (8 * self.n_draws)
-            raise ValueError(f"rows, columns: expected at most {most:,} cells at once, got {n_cells:,}")
-        row_of, column_of = np.repeat(r, len(c)), np.tile(c, len(r))
-        values, rho = cells_at(observe(self._data), row_of, column_of)
-        drawn = np.empty((self.n_draws, n_cells), dtype=np.int64)
-        places = list(np.ndindex(*self._sizes))
-        for i, (place, state) in enumerate(zip(places, self.states(), strict=True)):
-            rates = rates_at(self.model, state, self._shape, row_of, column_of)
-            draw_true_counts(np.uint64(self._seed), *place, values, rates, rho, drawn[i])
-        tails = [(1 - _share("interval", interval)) / 2, (1 + interval) / 2]
-        low, high = np.quantile(drawn, tails, axis=0, method="inverted_cdf")
-        found = {"mean": drawn.mean(axis=0), "low": low, "high": high, "positive": (drawn > 0).mean(axis=0)}
-        arrays = {name: self._labelled(v.reshape(len(r), len(c)), r, c) for name, v in found.items()}
-        return xr.Dataset(arrays, attrs={"interval": interval})
+        names = ("mean", "low", "high", "positive")
+        if 8 * len(names) * len(r) * len(c) > LARGEST_ARRAY:
+            most = LARGEST_ARRAY // (8 * len(names))
+            raise ValueError(f"rows, columns: expected at most {most:,} cells, got {len(r) * len(c):,}")
+        naive = json.loads(self.tree.attrs["settings"])["method"] == "naive"
+        data = observe(self._data, as_plain=naive)
+        found = summarize_counts(kept, data, self._seed, r, c, tails_of(interval))
+        dims = free_names(self._axes, names)
+        arrays = {name: (dims, values) for name, values in zip(names, found, strict=True)}
+        return xr.Dataset(arrays, self._coordinates(dims, r, c), {"interval": interval})
 
     def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> pd.DataFrame:
         """Convergence and precision of quantities that do not depend on labels.
 
         The monitored scalars and the rates of ``n_rates`` cells, spread evenly over the array: mean, sd,
         interval, Monte Carlo error, effective sample sizes (bulk, tail) and R-hat. An R-hat above 1.01 or an
-        effective sample size below 400 asks for longer chains.
+        effective sample size below 400 asks for longer chains. R-hat needs two chains; one has NaN.
         """
-        quantities = {name: values.to_numpy() for name, values in self.tree["sample_stats"].items()}
+        n_rates, interval = whole_number("n_rates", n_rates, 0), check_interval(interval)
+        quantities = {str(k): values.to_numpy() for k, values in self.tree["sample_stats"].data_vars.items()}
         cells = math.prod(self._shape)
         chosen = np.unique(np.linspace(0, cells - 1, min(n_rates, cells)).astype(np.int64))
-        rows, columns = np.divmod(chosen, math.prod(self._shape[1:]))
         if len(chosen):
-            at = np.stack([rates_at(self.model, s, self._shape, rows, columns) for s in self.states()])
-            for i, name in enumerate(self._cell_names(rows, columns)):
-                quantities[f"rate[{name}]"] = at[:, i].reshape(self._sizes)
-        return summarize(quantities, _share("interval", interval))
+            kept = self._with_model("summary")
+            rows, columns = np.divmod(chosen, math.prod(self._shape[1:]))
+            at = np.stack([rates_at(self.model, state, self._shape, rows, columns) for state in kept])
+            for cell, values in zip(chosen, at.T, strict=True):
+                quantities[f"rate[{self._cell_name(cell)}]"] = values.reshape(kept.sizes)
+        return summarize(quantities, interval)
 
     def to_dataframe(self, what: str = "topics", **options: Any) -> pd.DataFrame:
         """A table of ``"topics"``, ``"memberships"``, ``"rates"``, ``"true_counts"`` or monitored ``"scalars"``.
 
         ``options`` go to the method of that name.
         """
-        if what == "topics":
-            return self.topics(**options).table
-        if what == "scalars":
-            return self.tree["sample_stats"].to_dataset().to_dataframe(**options).reset_index()
-        if what in ("memberships", "rates", "true_counts"):
-            found = getattr(self, what)(**options)
-            return (found.to_dataset(name="rate") if what == "rates" else found).to_dataframe().reset_index()
-        choices = "'topics', 'memberships', 'rates', 'true_counts' or 'scalars'"
-        raise ValueError(f"what: expected {choices}, got {what!r}")
+        return to_table(self, what, options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a new Zarr folder in ArviZ's schema; ``load_posterior`` and arviz read it.
 
         The release goes with it. Plain counts do not: a run file never holds true counts.
         """
-        from countveil.posterior.files import save_posterior  # it needs this class to load
-
         save_posterior(self, path)
 
     def __repr__(self) -> str:
-        chains, draws = self._sizes
+        model = json.loads(self.tree.attrs["model"])["name"] if self.model is None else repr(self.model)
         size = " x ".join(map(str, self._shape))
-        return f"Posterior({self.model!r}, {size}, {chains} chains x {draws} draws)"
+        chains, draws = self._kept.sizes
+        kept = f"{chains} chain{'s' * (chains > 1)} x {draws} draw{'s' * (draws > 1)}"
+        return f"Posterior({model}, {size}, {kept})"
 
     @cached_property
-    def _aligned(self) -> AlignedTopics:
-        if not isinstance(self.model, TopicModel):
-            raise TypeError(
-                f"topics: expected the posterior of a TopicModel, got {type(self.model).__name__}"
-            )
+    def _kept(self) -> KeptStates:
+        return KeptStates(self.tree["posterior"].to_dataset(), self._state_type, self.model, self._shape)
+
+    @cached_property
+    def _alignment(self) -> AlignedTopics:
         group = self.tree["posterior"]
         theta, phi = (group[name].to_numpy() for name in ("theta", "phi"))
-        axes = (self._axes[0], self._axes[1])
-        return AlignedTopics(theta.reshape(-1, *theta.shape[2:]), phi.reshape(-1, *phi.shape[2:]), axes)
+        return AlignedTopics(theta.reshape(-1, *theta.shape[2:]), phi.reshape(-1, *phi.shape[2:]), self._axes)
 
-    def _block(self, state: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        if isinstance(self.model, TopicModel):
-            return state.theta[rows] @ state.phi[:, columns]
-        if len(rows) == self._shape[0]:
-            return np.asarray(self.model.rates(state, slice(0, self._shape[0])))[rows][:, columns]
-        each = [np.asarray(self.model.rates(state, slice(r, r + 1)))[0, columns] for r in rows]
-        return np.array(each).reshape(len(rows), len(columns))
+    def _aligned(self, what: str) -> AlignedTopics:
+        self._with_model(what)
+        if not isinstance(self.model, TopicModel):
+            raise TypeError(
+                f"{what}: expected the posterior of a TopicModel, got {type(self.model).__name__}"
+            )
+        return self._alignment
 
-    def _matrix(self, what: str) -> None:
-        if len(self._shape) != 2:
-            raise ValueError(f"{what}: expected a matrix, got {len(self._shape)} axes; see iter_rates()")
+    def _with_model(self, what: str, matrix: bool = False) -> KeptStates:
+        if self.model is None:
+            raise ValueError(
+                f"{what}: expected the model of this run, got none; load_posterior(path, model=...)"
+            )
+        if matrix and len(self._shape) != 2:
+            raise ValueError(f"{what}: expected a posterior of a matrix, got one of {len(self._shape)} axes")
+        return self._kept
 
     def _positions(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
         return (
@@ -223,27 +242,12 @@ class Posterior:
         )
 
     def _axis_labels(self, axis: int) -> np.ndarray:
-        return axis_labels(self._axes[axis], self._shape[axis], self._axes, self._shape, self._labels)
+        labels = self._labels[axis]
+        return np.arange(self._shape[axis]) if labels is None else labels
 
-    def _labelled(self, values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> xr.DataArray:
-        coordinates = {
-            self._axes[0]: self._axis_labels(0)[rows],
-            self._axes[1]: self._axis_labels(1)[columns],
-        }
-        return xr.DataArray(values, coords=coordinates, dims=self._axes)
+    def _coordinates(self, dims: tuple[str, ...], *chosen: np.ndarray) -> dict[str, np.ndarray]:
+        return {dim: self._axis_labels(axis)[chosen[axis]] for axis, dim in enumerate(dims)}
 
-    def _cell_names(self, rows: np.ndarray, columns: np.ndarray) -> list[str]:
-        if len(self._shape) != 2:
-            return [f"{r}, {c}" for r, c in zip(rows, columns, strict=True)]
-        by_row, by_column = self._axis_labels(0), self._axis_labels(1)
-        return [f"{by_row[r]}, {by_column[c]}" for r, c in zip(rows, columns, strict=True)]
-
-
-def _double(values: np.ndarray) -> np.ndarray:
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
-
-
-def _share(name: str, value: float) -> float:
-    if not (isinstance(value, (int, float)) and 0 < value < 1):
-        raise ValueError(f"{name}: expected a number between 0 and 1, got {value!r}")
-    return float(value)
+    def _cell_name(self, cell: int) -> str:
+        places = np.unravel_index(cell, self._shape)
+        return ", ".join(str(self._axis_labels(axis)[place]) for axis, place in enumerate(places))

@@ -2,22 +2,71 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from countveil.inference.cells_at import cells_at
+from countveil.inference.engines.cpu.rows import MISSING
+from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
 from countveil.kernels.count_conditional import draw_count
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import poisson
+from countveil.posterior.kept_states import KeptStates, blocks_of, ordered_product
 
-MISSING = -1
+
+class CountSummary(NamedTuple):
+    """Of the true count of every chosen cell, (rows, columns)."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    positive: np.ndarray  # probability that it is not 0
+
+
+def summarize_counts(
+    kept: KeptStates,
+    data: Observations,
+    seed: int,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    tails: tuple[float, float],
+) -> CountSummary:
+    """Draw the counts of the chosen cells, rows by rows, and summarize the draws."""
+    size = (len(rows), len(columns))
+    found = CountSummary(np.empty(size), np.empty(size, int), np.empty(size, int), np.empty(size))
+    for block in blocks_of(len(rows), len(kept) * len(columns)):
+        cells = rows[block, None] * data.width + columns
+        drawn = _draws(kept, data, seed, rows[block], columns, cells.reshape(-1))
+        drawn = drawn.reshape(len(kept), *cells.shape)
+        found.mean[block] = drawn.mean(axis=0)
+        # A quantile that is a count: the smallest that leaves at most so much above it.
+        found.low[block], found.high[block] = np.quantile(drawn, tails, axis=0, method="inverted_cdf")
+        found.positive[block] = (drawn > 0).mean(axis=0)
+    return found
+
+
+def _draws(
+    kept: KeptStates, data: Observations, seed: int, rows: np.ndarray, columns: np.ndarray, cells: np.ndarray
+) -> np.ndarray:
+    values, rho = cells_at(data, *np.divmod(cells, data.width))
+    drawn = np.empty((len(kept), len(cells)), dtype=np.int64)
+    places = np.ndindex(*kept.sizes)
+    for out, place, rates in zip(drawn, places, kept.rates(rows, columns, ordered_product), strict=True):
+        _draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), rho, out)
+    return drawn
 
 
 @compiled
-def draw_true_counts(seed, chain, draw, values, rates, rho, out):
-    """out[i]: the count of a cell released as values[i]; MISSING cells are Poisson; plain ones (rho inf) known."""
+def _draw_cells(seed, chain, draw, cells, values, rates, rho, out):
+    """out[i]: the count of a cell released as values[i]; MISSING cells are Poisson; plain ones (rho inf) known.
+
+    The stream is the cell's own: what a cell is found to hold does not depend on what else was asked for.
+    """
     for i in range(len(values)):
-        stream = open_stream(seed, chain, draw, steps.TRUE_COUNTS, i)
+        stream = open_stream(seed, chain, draw, steps.TRUE_COUNTS, cells[i])
         if values[i] == MISSING:
             out[i], stream = poisson(stream, rates[i])
         elif np.isinf(rho[i]):

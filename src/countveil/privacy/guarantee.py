@@ -10,6 +10,12 @@ from fractions import Fraction
 import numpy as np
 
 UNITS = ("document", "cell", "person")
+_BEYOND = {
+    "document": "what several documents of one person show together: that is the unit 'person'",
+    "cell": "what several cells of one document show together: that is the unit 'document'",
+    "person": "what others write about a person",
+}
+_EXAMPLES = {"document": "an e-mail", "cell": "one word's count in an e-mail", "person": "all their e-mails"}
 
 _SMALLEST_RATE = Fraction(1e-12)  # the float, which lies just below the decimal 1e-12
 _LARGEST_RATE = Fraction(1000)
@@ -35,8 +41,8 @@ class Guarantee:
     >>> round(g.alpha, 3)
     0.223
     >>> print(g)
-    Seeing the release shifts nobody's odds on any 2 counts (words, say) of one document by more than \
-a factor of 20.1, and on twice as many by more than its square.
+    Any 2 words (or other counts) of one document, an e-mail say, are hidden: seeing the release shifts \
+nobody's odds on them by more than a factor of 20.1, and on twice as many by more than its square.
     """
 
     epsilon: Fraction
@@ -57,6 +63,24 @@ a factor of 20.1, and on twice as many by more than its square.
         object.__setattr__(self, "epsilon", exact)
         object.__setattr__(self, "precision", precision)
         object.__setattr__(self, "unit", unit)
+
+    @classmethod
+    def for_local_privacy(
+        cls, epsilon: int | float | str | Fraction | Decimal, max_length: int, unit: str = "document"
+    ) -> Guarantee:
+        """Hide everything about a unit that holds at most ``max_length`` counts, at the odds exp(epsilon).
+
+        Two documents (or all rows of two persons) of at most n words each share no word at worst and lie
+        2n apart, so ``precision = 2 * max_length``; two values of one cell lie n apart. A longer one than
+        was said is not wholly hidden: its loss is as ``loss`` says.
+
+        >>> Guarantee.for_local_privacy(1, max_length=50)
+        Guarantee(epsilon='1', precision=100, unit='document')
+        >>> Guarantee.for_local_privacy(1, max_length=50, unit="cell").precision
+        50
+        """
+        length = _whole("max_length", max_length, 1)
+        return cls(epsilon, length if unit == "cell" else 2 * length, unit)
 
     @property
     def rate(self) -> Fraction:
@@ -97,14 +121,44 @@ a factor of 20.1, and on twice as many by more than its square.
         return f"Guarantee(epsilon={str(self.epsilon)!r}, precision={self.precision}, unit={self.unit!r})"
 
     def __str__(self) -> str:
-        some = "count (a word, say)" if self.precision == 1 else f"{self.precision:,} counts (words, say)"
-        what = f"odds on any {some} of one {self.unit} by more than a factor of"
+        what = f"{self._what()}, {_EXAMPLES[self.unit]} say,"
+        one = self.precision == 1
         if self.epsilon > 14:  # exp(14) = 1.2 million
-            return f"Hardly anything is hidden: seeing the release may shift the {what} a million."
+            return (
+                f"Hardly anything is hidden: seeing the release may shift the odds on any {what} "
+                "by more than a factor of a million."
+            )
         return (
-            f"Seeing the release shifts nobody's {what} {_odds(self.epsilon)}, "
+            f"Any {what} {'is' if one else 'are'} hidden: seeing the release shifts nobody's odds on "
+            f"{'it' if one else 'them'} by more than a factor of {_odds(self.epsilon)}, "
             "and on twice as many by more than its square."
         )
+
+    def explain(self) -> str:
+        """What is hidden, at which odds, and what is not protected, in plain lines.
+
+        >>> print(Guarantee(1, 10).explain())  # doctest: +ELLIPSIS
+        Any 10 words (or other counts) of one document, an e-mail say, are hidden: ...
+        """
+        unit = self.unit
+        rows = "\nA person may have several rows: words are counted over all of them together."
+        shown = {d: _odds(self.loss(d)) for d in (self.precision, 2 * self.precision, 10 * self.precision)}
+        return f"""{self}{rows if unit == "person" else ""}
+Odds on facts that differ in so many words of one {unit} shift by at most these factors:
+{chr(10).join(f"  {d:,}: {odds}" for d, odds in shown.items())}
+Not protected:
+* facts about one {unit} that show in many more words than {self.precision:,}: the factor grows as above;
+* {_BEYOND[unit]};
+* what several releases of the same data show together: their losses add, as compose() says;
+* the labels of rows and columns, the shape, the noise level: they are released as they are;
+* how long privatizing took, and copies of the true counts elsewhere;
+* what is true of many {unit}s at once: showing that is what the release is for."""
+
+    def _what(self) -> str:
+        some = (
+            "word (or other count)" if self.precision == 1 else f"{self.precision:,} words (or other counts)"
+        )
+        return f"{some} of one {self.unit}"
 
 
 def _whole(name: str, value: object, least: int) -> int:
@@ -127,9 +181,11 @@ def _exact(value: object) -> Fraction | None:
         return None
 
 
-def _odds(epsilon: Fraction) -> str:
-    """exp(epsilon), rounded up: never more privacy than there is."""
+def _odds(loss: Fraction) -> str:
+    """exp(loss), rounded up: never more privacy than there is."""
+    if loss > 40:
+        return "more than 10**17, which hides nothing"
     up = Context(prec=30, rounding=ROUND_CEILING)
-    odds = up.next_plus(up.exp(up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))))
+    odds = up.next_plus(up.exp(up.divide(Decimal(loss.numerator), Decimal(loss.denominator))))
     step = Decimal("0.01") if odds < 10 else Decimal("0.1") if odds < 100 else Decimal(1)
     return f"{odds.quantize(step, context=up):,}"

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from countveil.inference.engines.cpu.noise_rates import NoiseRates
-from countveil.inference.engines.cpu.rows import MISSING, allocate, fill_rates, open_row, weigh
+from countveil.inference.engines.cpu.rows import MISSING, allocate, cell_rate, fill_rates, open_row, weigh
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
@@ -70,7 +70,7 @@ def _sweep_rows(
     weights = np.empty(n_topics)
     for d in range(start, stop):
         stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
-        fill_rates(theta[d], phi, rates)
+        fill_rates(d, theta, phi, rates)
         open_row(d, row_starts, columns, values, missing_starts, missing_columns, released)
         for v in range(width):
             x = released[v]
@@ -84,5 +84,6 @@ def _sweep_rows(
             else:
                 y, stream = draw_count(stream, x, rates[v], rho)
             if y > 0:
-                total = weigh(theta[d], phi_by_column[v], weights)
-                stream = allocate(stream, y, weights, total, row_topic[d], column_topic[v])
+                total = cell_rate(d, v, theta, phi_by_column)
+                weigh(d, v, theta, phi_by_column, weights)
+                stream = allocate(stream, d, v, y, weights, total, row_topic, column_topic)

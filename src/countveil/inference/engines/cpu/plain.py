@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from countveil.inference.engines.cpu.rows import allocate, weigh
+from countveil.inference.engines.cpu.rows import allocate, cell_rate, weigh
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
@@ -67,5 +67,6 @@ def _allocate_rows(
         stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
         for i in range(row_starts[d], row_starts[d + 1]):
             v = columns[i]
-            total = weigh(theta[d], phi_by_column[v], weights)
-            stream = allocate(stream, values[i], weights, total, row_topic[d], column_topic[v])
+            total = cell_rate(d, v, theta, phi_by_column)
+            weigh(d, v, theta, phi_by_column, weights)
+            stream = allocate(stream, d, v, np.int64(values[i]), weights, total, row_topic, column_topic)

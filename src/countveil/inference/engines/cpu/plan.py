@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from countveil.inference.engines.cpu.visited_cells import VisitedCells, list_visited
 from countveil.inference.observations import Observations
 from countveil.kernels.compiled import compiled
 
@@ -26,9 +27,7 @@ class Plan(NamedTuple):
 
     proposed: np.ndarray  # int32: columns
     visited: np.ndarray  # int32: columns
-    row_starts: np.ndarray  # int64 (rows + 1): visited positive cells by rows
-    columns: np.ndarray  # int32
-    values: np.ndarray  # of the release's type
+    cells: VisitedCells
 
 
 def make_plan(data: Observations, n_topics: int) -> Plan:
@@ -41,17 +40,10 @@ def make_plan(data: Observations, n_topics: int) -> Plan:
     with np.errstate(over="ignore"):
         proposals = tokens * np.exp(rho).mean()
     visited = positive * (VISIT + VISIT_PER_TOPIC * n_topics) < proposals * PROPOSE
-    row_starts = np.zeros(data.n_rows + 1, dtype=np.int64)
-    _count_visited(data.row_starts, data.columns, visited, row_starts)
-    columns = np.empty(row_starts[-1], dtype=np.int32)
-    values = np.empty(row_starts[-1], dtype=data.values.dtype)
-    _list_visited(data.row_starts, data.columns, data.values, visited, row_starts, columns, values)
     return Plan(
         np.flatnonzero(~visited).astype(np.int32),
         np.flatnonzero(visited).astype(np.int32),
-        row_starts,
-        columns,
-        values,
+        list_visited(data, visited),
     )
 
 
@@ -78,22 +70,3 @@ def _column_totals(
             noise[v] -= 1.0 / np.expm1(cell_rho[d, v]) if by_cell else each
     for v in range(len(noise)):
         noise[v] += everywhere
-
-
-@compiled
-def _count_visited(row_starts, columns, visited, out):
-    for d in range(len(row_starts) - 1):
-        out[d + 1] = out[d]
-        for i in range(row_starts[d], row_starts[d + 1]):
-            out[d + 1] += visited[columns[i]]
-
-
-@compiled
-def _list_visited(row_starts, columns, values, visited, starts, out_columns, out_values):
-    for d in range(len(row_starts) - 1):
-        at = starts[d]
-        for i in range(row_starts[d], row_starts[d + 1]):
-            if visited[columns[i]]:
-                out_columns[at] = columns[i]
-                out_values[at] = values[i]
-                at += 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from countveil.kernels.binomial import binomial
 from countveil.kernels.compiled import compiled
 from countveil.kernels.uniform import uniform
@@ -16,12 +14,12 @@ FEW_TOKENS = 16
 
 
 @compiled
-def fill_rates(theta_row, phi, rates):
-    """rates[v] = sum_k theta_k phi_kv, topic after topic: vectorised over v, and always in the same order."""
+def fill_rates(d, theta, phi, rates):
+    """rates[v] = sum_k theta_dk phi_kv, topic after topic: vectorised over v, and always in the same order."""
     for v in range(len(rates)):
         rates[v] = 0.0
-    for k in range(len(theta_row)):
-        weight = theta_row[k]
+    for k in range(theta.shape[1]):
+        weight = theta[d, k]
         for v in range(len(rates)):
             rates[v] += weight * phi[k, v]
 
@@ -38,34 +36,35 @@ def open_row(d, row_starts, columns, values, missing_starts, missing_columns, re
 
 
 @compiled
-def weigh(theta_row, phi_column, weights):
-    """weights[k] = theta_k phi_kv; returns their sum, the rate of the cell.
+def cell_rate(d, v, theta, phi_by_column):
+    """sum_k theta_dk phi_kv.
 
-    Four partial sums, because one would wait for each addition; their order is fixed, so the bits are too.
+    Four partial sums over one-dimensional views, which the compiler turns into vector instructions; their order
+    is fixed, so the bits are too.
     """
-    n = len(theta_row)
+    t, p = theta[d], phi_by_column[v]
+    n = len(t)
     s0 = s1 = s2 = s3 = 0.0
     for k in range(0, n - 3, 4):
-        w0 = theta_row[k] * phi_column[k]
-        w1 = theta_row[k + 1] * phi_column[k + 1]
-        w2 = theta_row[k + 2] * phi_column[k + 2]
-        w3 = theta_row[k + 3] * phi_column[k + 3]
-        weights[k] = w0
-        weights[k + 1] = w1
-        weights[k + 2] = w2
-        weights[k + 3] = w3
-        s0 += w0
-        s1 += w1
-        s2 += w2
-        s3 += w3
+        s0 += t[k] * p[k]
+        s1 += t[k + 1] * p[k + 1]
+        s2 += t[k + 2] * p[k + 2]
+        s3 += t[k + 3] * p[k + 3]
     for k in range(n - n % 4, n):
-        weights[k] = theta_row[k] * phi_column[k]
-        s0 += weights[k]
+        s0 += t[k] * p[k]
     return (s0 + s1) + (s2 + s3)
 
 
 @compiled
-def allocate(stream, count, weights, total, row_topic, column_topic):
+def weigh(d, v, theta, phi_by_column, weights):
+    """weights[k] = theta_dk phi_kv."""
+    t, p = theta[d], phi_by_column[v]
+    for k in range(len(weights)):
+        weights[k] = t[k] * p[k]
+
+
+@compiled
+def allocate(stream, d, v, count, weights, total, row_topic, column_topic):
     """Share a cell's count out over the topics in proportion to ``weights`` and add it to both sums.
 
     Weights that have all underflowed to zero count as equal: a token must go somewhere.
@@ -84,28 +83,26 @@ def allocate(stream, count, weights, total, row_topic, column_topic):
                     k -= 1
             else:
                 k = int(u * n)  # u < 1
-            row_topic[k] += 1
-            column_topic[k] += 1
+            row_topic[d, k] += 1
+            column_topic[v, k] += 1
         return stream
     left = total
+    last = 0
     for k in range(n):
         if total <= 0.0:
             share = 1.0 / (n - k)
-        elif weights[k] < left:
-            share = weights[k] / left
+        elif weights[k] > 0.0:
+            share = weights[k] / left if weights[k] < left else 1.0
+            left -= weights[k]
         else:
-            share = 1.0
-        left -= weights[k]
+            continue
+        last = k
         drawn, stream = binomial(stream, count, share)
-        row_topic[k] += drawn
-        column_topic[k] += drawn
+        row_topic[d, k] += drawn
+        column_topic[v, k] += drawn
         count -= drawn
         if count == 0:
-            break
-    if count > 0:  # rounding again: the rest belongs to the last positive weight
-        k = n - 1
-        while k > 0 and weights[k] <= 0.0:
-            k -= 1
-        row_topic[k] += count
-        column_topic[k] += count
+            return stream
+    row_topic[d, last] += count  # rounding again: the rest belongs to the last positive weight
+    column_topic[v, last] += count
     return stream

@@ -7,7 +7,7 @@ superposition whole rows are proposed at once: for row d and topic k, Poisson(th
 with a column drawn in proportion to phi_k. Tokens arrive already allocated to a topic. A cell with x <= 0 has
 y ~ Poisson(alpha*mu), likewise by tokens.
 
-Row by row, from the row's own stream:
+Row by row, from the row's own stream (pass 4 from the cell's own):
 
 1. columns reached by tokens, positive cells: propose at 1/alpha, group by cell, accept or redraw;
 2. the same columns, cells x <= 0: tokens at rate alpha;
@@ -28,12 +28,13 @@ import numpy as np
 
 from countveil.inference.engines.cpu.codes import UNSEEN, close_codes, code_matrix, open_codes, value_of
 from countveil.inference.engines.cpu.plan import make_plan
-from countveil.inference.engines.cpu.rows import allocate, weigh
-from countveil.inference.engines.cpu.word_tables import word_tables
+from countveil.inference.engines.cpu.rows import allocate, cell_rate, weigh
+from countveil.inference.engines.cpu.visited_cells import visit_cells
+from countveil.inference.engines.cpu.word_tables import draw_words, word_tables
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
-from countveil.kernels.count_conditional import draw_count, draw_count_scaled
+from countveil.kernels.count_conditional import draw_count
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import poisson
 from countveil.kernels.uniform import uniform
@@ -41,6 +42,8 @@ from countveil.models.exposure import Exposure
 from countveil.models.row_work import RowWork
 from countveil.models.sweep_key import SweepKey
 from countveil.models.topic_model import TopicModel, TopicState, TopicSums
+
+_STANDS, _FALLS = -1, -2
 
 
 class TopicTokens:
@@ -70,39 +73,44 @@ class TopicTokens:
         column_topic = np.zeros((row_work.threads, *phi.shape), dtype=np.int32)
 
         def rows(worker: int, start: int, stop: int) -> None:
-            _sweep_rows(
-                *key, start, stop, state.theta, phi, proposed.mass, proposed.slots, plan.proposed,
-                visited.mass, visited.slots, plan.visited, plan.row_starts, plan.columns, plan.values,
-                self._codes, *data[2:], self._lowest_rho, self._highest_rho,
+            _propose_rows(
+                *key, start, stop, state.theta, phi, *proposed, *visited, self._codes, *data[2:],
+                self._lowest_rho, self._highest_rho, row_topic, column_topic[worker],
+            )  # fmt: skip
+
+        def visits(worker: int, start: int, stop: int) -> None:
+            visit_cells(
+                *key, data.width, *plan.cells, start, stop, state.theta, phi, data.row_rho, data.cell_rho,
                 row_topic, column_topic[worker],
             )  # fmt: skip
 
         row_work.run_with_worker(data.n_rows, rows)
+        row_work.run_with_worker(plan.cells.n_blocks, visits, small=1)
         exposure = Exposure(data.missing_starts, data.missing_columns)
         return TopicSums(row_topic, column_topic.sum(axis=0, dtype=np.int64), exposure)
 
 
 @compiled
-def _draw_tokens(stream, scale, theta_row, mass, slots, columns, token_column, token_topic):
-    """All tokens of a row at once: per topic Poisson(scale * theta_k * mass_k), each with a column by weight.
+def _draw_tokens(
+    stream, d, scale, theta, mass, heavy_mass, n_heavy, per_weight, slots, token_column, token_topic
+):
+    """All tokens of row d at once: per topic Poisson(scale * theta_dk * mass_k), each with a column by weight.
 
-    Nothing here depends on what a token finds in its cell: lookups in the large tables can overlap. Returns
-    ``(number of tokens, token_column, token_topic, stream)``; the lists grow as needed.
+    Returns ``(number of tokens, token_column, token_topic, stream)``; the lists grow as needed.
     """
     n_tokens = 0
-    n_columns = len(columns)
-    for k in range(len(theta_row)):
-        n, stream = poisson(stream, scale * theta_row[k] * mass[k])
+    for k in range(theta.shape[1]):
+        n, stream = poisson(stream, scale * theta[d, k] * mass[k])
+        if n == 0:
+            continue
         if n_tokens + n > len(token_column):
             more = np.empty(n_tokens + 2 * n, dtype=np.int32)
             token_column = np.concatenate((token_column[:n_tokens], more))
             token_topic = np.concatenate((token_topic[:n_tokens], more))
+        stream = draw_words(
+            stream, k, n, mass, heavy_mass, n_heavy, per_weight, slots, token_column, n_tokens
+        )
         for i in range(n_tokens, n_tokens + n):
-            u, stream = uniform(stream)
-            u *= n_columns
-            slot = min(np.int64(u), n_columns - 1)
-            own, other = columns[slot], np.int32(slots[k, slot, 1])
-            token_column[i] = own if u - slot < slots[k, slot, 0] else other
             token_topic[i] = k
         n_tokens += n
     return n_tokens, token_column, token_topic, stream
@@ -122,13 +130,13 @@ def _sift(n_tokens, token_column, token_topic, codes, positive):
 
 
 @compiled
-def _thin(stream, n_tokens, token_column, token_topic, rho, rho_row, sign):
+def _thin(stream, n_tokens, token_column, token_topic, rho, cell_rho, d, sign):
     """Where noise varies within a row: keep a token with probability exp(sign * (rho of its cell - rho))."""
     kept = 0
     for i in range(n_tokens):
         v, k = token_column[i], token_topic[i]
         u, stream = uniform(stream)
-        if u < math.exp(sign * (rho_row[v] - rho)):
+        if u < math.exp(sign * (cell_rho[d, v] - rho)):
             token_column[kept] = v
             token_topic[kept] = k
             kept += 1
@@ -137,29 +145,36 @@ def _thin(stream, n_tokens, token_column, token_topic, rho, rho_row, sign):
 
 @compiled
 def _accept_or_redraw(
-    stream, d, n_tokens, token_column, token_topic, proposals, theta_row, phi, codes,
+    stream, d, n_tokens, token_column, token_topic, proposals, theta, phi, codes,
     row_starts, columns, values, row_rho, cell_rho, weights, row_topic, column_topic,
 ):  # fmt: skip
-    """A cell's n proposed tokens stand with probability h(n), else it is drawn anew."""
+    """A cell's n proposed tokens stand with probability h(n), else the cell is drawn anew.
+
+    ``proposals`` counts a cell's tokens; it is all zero before and after. The first token of a cell decides for
+    all of them: STANDS or FALLS.
+    """
     for i in range(n_tokens):
         proposals[token_column[i]] += 1
     for i in range(n_tokens):
         v = token_column[i]
         n = proposals[v]
-        if n > 0:  # the first token of its cell decides for all: -1 they stand, -2 they do not
+        if n > 1:
             t = value_of(codes[v], d, v, row_starts, columns, values)
-            stands = n <= t
-            rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
-            if not stands:
+            n_excess = n - t
+            n = _STANDS
+            if n_excess > 0:
+                rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
                 u, stream = uniform(stream)
-                stands = u < math.exp(-2.0 * rho * (n - t))
-            proposals[v] = -1 if stands else -2
-            if not stands:
-                mu = weigh(theta_row, phi[v], weights)
-                y, stream = draw_count(stream, t, mu, rho)
-                stream = allocate(stream, y, weights, mu, row_topic, column_topic[v])
-        if proposals[v] == -1:
-            row_topic[token_topic[i]] += 1
+                if u >= math.exp(-2.0 * rho * n_excess):
+                    n = _FALLS
+                    mu = cell_rate(d, v, theta, phi)
+                    weigh(d, v, theta, phi, weights)
+                    y, stream = draw_count(stream, t, mu, rho)
+                    stream = allocate(stream, d, v, y, weights, mu, row_topic, column_topic)
+            proposals[v] = n
+        # A single token stands without a look: t >= 1 on every positive cell.
+        if n != _FALLS:
+            row_topic[d, token_topic[i]] += 1
             column_topic[v, token_topic[i]] += 1
     for i in range(n_tokens):
         proposals[token_column[i]] = 0
@@ -167,19 +182,21 @@ def _accept_or_redraw(
 
 
 @compiled
-def _add_tokens(n_tokens, token_column, token_topic, row_topic, column_topic):
+def _add_tokens(d, n_tokens, token_column, token_topic, row_topic, column_topic):
     for i in range(n_tokens):
-        row_topic[token_topic[i]] += 1
+        row_topic[d, token_topic[i]] += 1
         column_topic[token_column[i], token_topic[i]] += 1
 
 
 @compiled
-def _sweep_rows(
-    seed, chain, sweep, start, stop, theta, phi, proposed_mass, proposed_slots, proposed_columns,
-    visited_mass, visited_slots, visited_columns, visited_starts, visited_cells, visited_values,
+def _propose_rows(
+    seed, chain, sweep, start, stop, theta, phi,
+    proposed_mass, proposed_heavy_mass, proposed_n_heavy, proposed_per_weight, proposed_slots,
+    visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots,
     code_rows, row_starts, columns, values, missing_starts, missing_columns, row_rho, cell_rho,
     lowest_rho, highest_rho, row_topic, column_topic,
 ):  # fmt: skip
+    """Passes 1 to 3 for rows start..stop."""
     width, n_topics = phi.shape
     weights = np.empty(n_topics)
     proposals = np.zeros(width, dtype=np.int32)
@@ -190,45 +207,37 @@ def _sweep_rows(
     by_cell = len(cell_rho) > 0
     for d in range(start, stop):
         stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
-        alpha, inverse_alpha = math.exp(-row_rho[d]), math.exp(row_rho[d])
         codes = buffer if listed else code_rows[d]
         if listed:
             open_codes(d, row_starts, columns, values, missing_starts, missing_columns, codes)
-        if len(proposed_columns):
+        if proposed_slots.shape[1]:
             rho = highest_rho[d]
             n, token_column, token_topic, stream = _draw_tokens(
-                stream, math.exp(rho), theta[d], proposed_mass, proposed_slots, proposed_columns,
-                token_column, token_topic,
+                stream, d, math.exp(rho), theta, proposed_mass, proposed_heavy_mass, proposed_n_heavy,
+                proposed_per_weight, proposed_slots, token_column, token_topic,
             )  # fmt: skip
             n = _sift(n, token_column, token_topic, codes, True)
             if by_cell:
-                n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho[d], 1.0)
+                n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho, d, 1.0)
             stream = _accept_or_redraw(
-                stream, d, n, token_column, token_topic, proposals, theta[d], phi, codes,
-                row_starts, columns, values, row_rho, cell_rho, weights, row_topic[d], column_topic,
+                stream, d, n, token_column, token_topic, proposals, theta, phi, codes,
+                row_starts, columns, values, row_rho, cell_rho, weights, row_topic, column_topic,
             )  # fmt: skip
         rho = lowest_rho[d]
         for group in range(2):
-            mass, slots, here = (
-                (proposed_mass, proposed_slots, proposed_columns)
+            mass, heavy_mass, n_heavy, per_weight, slots = (
+                (proposed_mass, proposed_heavy_mass, proposed_n_heavy, proposed_per_weight, proposed_slots)
                 if group == 0
-                else (visited_mass, visited_slots, visited_columns)
+                else (visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots)
             )
-            if len(here):
+            if slots.shape[1]:
                 n, token_column, token_topic, stream = _draw_tokens(
-                    stream, math.exp(-rho), theta[d], mass, slots, here, token_column, token_topic
-                )
+                    stream, d, math.exp(-rho), theta, mass, heavy_mass, n_heavy, per_weight, slots,
+                    token_column, token_topic,
+                )  # fmt: skip
                 n = _sift(n, token_column, token_topic, codes, False)
                 if by_cell:
-                    n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho[d], -1.0)
-                _add_tokens(n, token_column, token_topic, row_topic[d], column_topic)
-        for i in range(visited_starts[d], visited_starts[d + 1]):
-            v = visited_cells[i]
-            rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
-            mu = weigh(theta[d], phi[v], weights)
-            z, w = (mu * math.exp(rho), mu * math.exp(-rho)) if by_cell else (mu * inverse_alpha, mu * alpha)
-            y, stream = draw_count_scaled(stream, np.int64(visited_values[i]), mu, rho, z, w)
-            if y > 0:
-                stream = allocate(stream, y, weights, mu, row_topic[d], column_topic[v])
+                    n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho, d, -1.0)
+                _add_tokens(d, n, token_column, token_topic, row_topic, column_topic)
         if listed:
             close_codes(d, row_starts, columns, missing_starts, missing_columns, codes)

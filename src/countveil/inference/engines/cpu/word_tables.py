@@ -1,4 +1,8 @@
-"""Alias tables of the topics' words, over some of the columns."""
+"""Tables to draw a topic's words from, over some of the columns.
+
+A topic gives almost all of its weight to few words. Those at or above its mean weight get an alias table of their
+own: it is small, so a token finds it in the processor's cache. The others share a table that few tokens visit.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,38 @@ import numpy as np
 
 from countveil.kernels.alias import build_alias
 from countveil.kernels.compiled import compiled
+from countveil.kernels.uniform import uniform
 from countveil.models.row_work import RowWork
+
+#: A slot's probability to keep its own column, as a whole number.
+_ONE = 2.0**62
+_LOW = np.int64(0xFFFFFFFF)
 
 
 class WordTables(NamedTuple):
-    """For every topic the sum of its weights over these columns, and a table to draw one of them by weight.
+    """Per topic: weight over these columns, of its heavy words alone, slots per weight of both kinds, the slots.
 
-    Both halves of a slot stand side by side, because a token visits slots at random and pays for each visit.
+    A slot is two integers side by side, because a token visits slots at random and pays for every line of memory:
+    the probability to keep the slot's own column, and both columns, own and other. Heavy words come first.
     """
 
     mass: np.ndarray  # (topics)
-    slots: np.ndarray  # (topics, columns, 2): probability to keep the slot's own column, the other column
+    heavy_mass: np.ndarray  # (topics)
+    n_heavy: np.ndarray  # int64 (topics)
+    per_weight: np.ndarray  # (topics, 2): slots per unit of weight, heavy and light
+    slots: np.ndarray  # int64 (topics, columns, 2)
 
 
 def word_tables(phi_by_column: np.ndarray, columns: np.ndarray, row_work: RowWork) -> WordTables:
-    """Tables over ``columns``; the slots hold column numbers of the whole matrix."""
+    """Tables over ``columns`` for (columns, topics) weights; the slots hold columns of the whole matrix."""
     n_topics = phi_by_column.shape[1]
-    tables = WordTables(np.zeros(n_topics), np.empty((n_topics, len(columns), 2)))
+    tables = WordTables(
+        np.zeros(n_topics),
+        np.zeros(n_topics),
+        np.zeros(n_topics, dtype=np.int64),
+        np.zeros((n_topics, 2)),
+        np.empty((n_topics, len(columns), 2), dtype=np.int64),
+    )
     if len(columns):
         # Every topic is a row of work here.
         row_work.run(
@@ -34,16 +53,70 @@ def word_tables(phi_by_column: np.ndarray, columns: np.ndarray, row_work: RowWor
 
 
 @compiled
-def _build(start, stop, phi_by_column, columns, mass, slots):
+def draw_words(stream, k, n, mass, heavy_mass, n_heavy, per_weight, slots, out, at):
+    """Write n columns of topic k, drawn by weight, to out[at:]; returns the stream.
+
+    One uniform chooses heavy or light, the slot, and its half. Nothing depends on what a word means to the
+    caller, so that the lookups of many words overlap.
+    """
+    total, heavy, n_first = mass[k], heavy_mass[k], n_heavy[k]
+    n_others = slots.shape[1] - n_first
+    heavy_slots, light_slots = per_weight[k, 0], per_weight[k, 1]
+    for i in range(at, at + n):
+        u, stream = uniform(stream)
+        u *= total
+        if u < heavy:  # nearly always
+            u *= heavy_slots
+            slot = min(np.int64(u), n_first - 1)
+            u -= slot
+        else:
+            u = (u - heavy) * light_slots
+            slot = min(np.int64(u), n_others - 1)
+            u -= slot
+            slot += n_first
+        both = slots[k, slot, 1]
+        # Both columns are at hand before the choice, so that it needs no branch.
+        own, other = both & _LOW, both >> 32
+        out[i] = own if np.int64(u * _ONE) < slots[k, slot, 0] else other
+    return stream
+
+
+@compiled
+def _build(start, stop, phi_by_column, columns, mass, heavy_mass, n_heavy, per_weight, slots):
     n = len(columns)
     weights = np.empty(n)
+    ordered = np.empty(n)
+    place = np.empty(n, dtype=np.int64)
     keep = np.empty(n)
     other = np.empty(n, dtype=np.int32)
     work = np.empty(n, dtype=np.int32)
     for k in range(start, stop):
+        total = 0.0
         for i in range(n):
             weights[i] = phi_by_column[columns[i], k]
-        mass[k] = build_alias(weights, keep, other, work)
+            total += weights[i]
+        mean = total / n
+        heavy = 0
+        light = n
         for i in range(n):
-            slots[k, i, 0] = keep[i]
-            slots[k, i, 1] = columns[other[i]]
+            if weights[i] >= mean:
+                ordered[heavy] = weights[i]
+                place[heavy] = columns[i]
+                heavy += 1
+            else:
+                light -= 1
+                ordered[light] = weights[i]
+                place[light] = columns[i]
+        if heavy == 0:
+            heavy = n  # all equal, and the mean was rounded up past them: nothing is light then
+        n_heavy[k] = heavy
+        heavy_mass[k] = build_alias(ordered[:heavy], keep[:heavy], other[:heavy], work[:heavy])
+        mass[k] = heavy_mass[k]
+        per_weight[k, 0] = heavy / heavy_mass[k] if heavy_mass[k] > 0.0 else 0.0
+        if heavy < n:
+            light_mass = build_alias(ordered[heavy:], keep[heavy:], other[heavy:], work[heavy:])
+            mass[k] += light_mass
+            per_weight[k, 1] = (n - heavy) / light_mass if light_mass > 0.0 else 0.0
+        for i in range(n):
+            slots[k, i, 0] = np.int64(keep[i] * _ONE)
+            slots[k, i, 1] = place[i] | (place[other[i] + (0 if i < heavy else heavy)] << 32)

@@ -1,0 +1,8 @@
+"""``python -m countveil.cli``, for where the command itself is not on the path."""
+
+import sys
+
+from countveil.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

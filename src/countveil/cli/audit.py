@@ -1,0 +1,47 @@
+"""``countveil audit``: test the installed noise from outside."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+_DESCRIPTION = """\
+Test the noise of this installation from outside, before trusting it with
+people's counts: whether it has the law it should have, what two neighbouring
+inputs show, whether noise is shared between cells or calls, and whether a seed
+or a forked process can repeat it. It takes some seconds.
+
+The exit code is 0 if all checks pass and 1 if not."""
+
+_EXAMPLE = """\
+example: countveil audit --epsilon 2 --precision 10"""
+
+
+def configure(commands: Any) -> argparse.ArgumentParser:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "audit",
+        help="test the installed noise from outside",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--epsilon", help="test the noise of this guarantee (default: three usual ones)")
+    parser.add_argument("--precision", type=int, default=1, metavar="N", help="its precision (default 1)")
+    parser.add_argument(
+        "--samples", type=int, default=10_000_000, help="noisy counts per check (default 10,000,000)"
+    )
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report; the verdict is the exit code."""
+    from countveil.auditing import audit
+    from countveil.privacy import Guarantee
+
+    if arguments.epsilon is None and arguments.precision != 1:
+        raise ValueError("--precision: expected --epsilon beside it, got none")
+    guarantee = None if arguments.epsilon is None else Guarantee(arguments.epsilon, arguments.precision)
+    report = audit(guarantee, arguments.samples)
+    print(report)
+    return 0 if report.passed else 1

@@ -1,0 +1,108 @@
+"""``countveil privatize``: a file of true counts in, a release out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+_DESCRIPTION = """\
+Add noise to a file of counts so that it may be shown to others.
+
+Run it where the counts are, and hand on the release only. Each release of the
+same counts tells more: make one, and keep it.
+
+COUNTS is a CSV, TSV or Parquet table, a Matrix Market (.mtx) file, or a NumPy
+.npz or .npy file. A table is either wide (a line per document, a column per
+word) or, with --long, long (a line per document, word and count).
+
+Rows and columns must be known without looking at the counts: name files with
+one label per line (--rows, --columns), or say --public-labels if anyone may
+know which documents and words occur at all. Labels are released as they are."""
+
+_EXAMPLE = """\
+example: letters.csv has the columns author, word and n; up to 10 words of each
+author's letters are to be hidden, at odds of at most exp(2) = 7.4 to 1:
+
+  countveil privatize letters.csv -o release.parquet --epsilon 2 --precision 10 \\
+      --unit person --long author,word,n --rows authors.txt --columns words.txt"""
+
+
+def configure(commands: Any) -> argparse.ArgumentParser:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "privatize",
+        help="add noise to counts so that they may be shown to others",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("counts", metavar="COUNTS", help="the file of true counts")
+    add("-o", "--output", metavar="RELEASE", required=True, help="the release to write")
+    add(
+        "--epsilon",
+        required=True,
+        help="how much odds may shift: by the factor exp(epsilon); such as 1 or 1/2",
+    )
+    add(
+        "--precision",
+        type=int,
+        default=1,
+        metavar="N",
+        help="hide any N words (counts) that well (default 1)",
+    )
+    add(
+        "--unit",
+        choices=["document", "cell", "person"],
+        default="document",
+        help="of one what: a row, a single count, or a person with several rows (default document)",
+    )
+    add("--rows", metavar="FILE", help="all row labels, one per line, in the order of the release")
+    add("--columns", metavar="FILE", help="all column labels, one per line (the vocabulary, say)")
+    add(
+        "--public-labels",
+        action="store_true",
+        help="it is no secret which labels occur: take them from COUNTS",
+    )
+    add(
+        "--long",
+        metavar="ROW,COLUMN,COUNT",
+        help="COUNTS is a long table with these columns; ROW,COLUMN, counts every line once",
+    )
+    add("--index", metavar="NAME", help="the column of a wide table that holds the row labels")
+    add("--explain", action="store_true", help="say at length what is protected and what is not")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the release and say what it promises."""
+    from countveil.counts import privatize_to_file
+
+    promise = privatize_to_file(
+        arguments.counts,
+        arguments.output,
+        arguments.epsilon,
+        arguments.precision,
+        unit=arguments.unit,
+        rows=_labels(arguments.rows),
+        columns=_labels(arguments.columns),
+        public_labels=arguments.public_labels,
+        long=None if arguments.long is None else tuple(name or None for name in arguments.long.split(",")),
+        index=arguments.index,
+    )
+    print(f"Wrote {arguments.output}.")
+    print(promise.explain() if arguments.explain else promise)
+    print("Labels of rows and columns are released as they are. Releasing the same counts again tells more.")
+    return 0
+
+
+def _labels(file: str | None) -> list[str] | None:
+    """One label per line; an empty line is no label."""
+    if file is None:
+        return None
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: expected labels as UTF-8 text, got something else") from None
+    return [label for line in text.split("\n") if (label := line.rstrip("\r"))]

@@ -1,0 +1,59 @@
+"""``countveil topics``: what a run found, for people and for tables."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+_DESCRIPTION = """\
+Show the topics of a run that `countveil fit topics` wrote.
+
+share      how much of all expected counts belongs to the topic
+agreement  how alike the topic is in all draws; 1 is identical, and below about
+           0.7 the draws do not tell one story: do not read much into its words
+
+The tables have a line per word (--csv) or per document and topic
+(--memberships), with 90 % intervals from low to high."""
+
+_EXAMPLE = """\
+example: countveil topics run.zarr --words 15 --csv topics.csv --memberships shares.csv"""
+
+
+def configure(commands: Any) -> argparse.ArgumentParser:
+    """Describe the command."""
+    parser = commands.add_parser(
+        "topics",
+        help="show the topics of a run, or write them as tables",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("run_folder", metavar="RUN", help="the folder of the run")
+    add("--words", type=int, default=10, metavar="N", help="words of a topic (default 10)")
+    add("--csv", metavar="FILE", help="write topics and words as a table")
+    add("--memberships", metavar="FILE", help="write each document's shares of the topics as a table")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the topics and write the tables asked for."""
+    from countveil.posterior import load_posterior
+
+    for option in ("csv", "memberships"):
+        file = getattr(arguments, option)
+        if file is not None and not Path(file).parent.is_dir():
+            raise FileNotFoundError(
+                f"--{option}: expected an existing folder, got {str(Path(file).parent)!r}"
+            )
+    posterior = load_posterior(arguments.run_folder)
+    topics = posterior.topics(arguments.words)
+    print(topics)
+    if arguments.csv is not None:
+        topics.table.to_csv(arguments.csv, index=False)
+        print(f"Wrote {arguments.csv}.")
+    if arguments.memberships is not None:
+        posterior.to_dataframe("memberships").to_csv(arguments.memberships, index=False)
+        print(f"Wrote {arguments.memberships}.")
+    return 0

@@ -1,0 +1,106 @@
+"""Positive cells that are visited one by one, in an order that keeps their factors in the processor's cache.
+
+Every cell has a stream of its own, so the order is free: blocks of a few rows, within a block column by column.
+The block's rows of theta stay at hand, and each row of phi is fetched once per block instead of once per cell.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from countveil.inference.engines.cpu.rows import allocate, cell_rate, weigh
+from countveil.inference.observations import Observations
+from countveil.kernels import steps
+from countveil.kernels.compiled import compiled
+from countveil.kernels.count_conditional import draw_count_scaled
+from countveil.kernels.philox import open_stream
+
+ROWS_PER_BLOCK = 32
+
+
+class VisitedCells(NamedTuple):
+    """Cells sorted by (block of rows, column, row)."""
+
+    block_starts: np.ndarray  # int64 (blocks + 1)
+    rows: np.ndarray  # int32
+    columns: np.ndarray  # int32
+    values: np.ndarray  # of the release's type
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks of rows."""
+        return len(self.block_starts) - 1
+
+
+def list_visited(data: Observations, visited: np.ndarray) -> VisitedCells:
+    """The positive cells in the columns where ``visited`` is True."""
+    n_blocks = -(-data.n_rows // ROWS_PER_BLOCK)
+    block_starts = np.zeros(n_blocks + 1, dtype=np.int64)
+    _count(data.row_starts, data.columns, visited, block_starts)
+    n = int(block_starts[-1])
+    cells = VisitedCells(
+        block_starts,
+        np.empty(n, dtype=np.int32),
+        np.empty(n, dtype=np.int32),
+        np.empty(n, dtype=data.values.dtype),
+    )
+    _list(data.row_starts, data.columns, data.values, visited, data.width, *cells)
+    return cells
+
+
+@compiled
+def _count(row_starts, columns, visited, block_starts):
+    for d in range(len(row_starts) - 1):
+        for i in range(row_starts[d], row_starts[d + 1]):
+            block_starts[d // ROWS_PER_BLOCK + 1] += visited[columns[i]]
+    for b in range(1, len(block_starts)):
+        block_starts[b] += block_starts[b - 1]
+
+
+@compiled
+def _list(row_starts, columns, values, visited, width, block_starts, out_rows, out_columns, out_values):
+    """A counting sort by column within every block."""
+    n_rows = len(row_starts) - 1
+    at = np.empty(width + 1, dtype=np.int64)
+    for b in range(len(block_starts) - 1):
+        first, last = b * ROWS_PER_BLOCK, min((b + 1) * ROWS_PER_BLOCK, n_rows)
+        at[:] = 0
+        for i in range(row_starts[first], row_starts[last]):
+            at[columns[i] + 1] += visited[columns[i]]
+        at[0] = block_starts[b]
+        for v in range(width):
+            at[v + 1] += at[v]
+        for d in range(first, last):
+            for i in range(row_starts[d], row_starts[d + 1]):
+                v = columns[i]
+                if visited[v]:
+                    out_rows[at[v]] = d
+                    out_columns[at[v]] = v
+                    out_values[at[v]] = values[i]
+                    at[v] += 1
+
+
+@compiled
+def visit_cells(
+    seed, chain, sweep, width, block_starts, rows, columns, values, start, stop,
+    theta, phi, row_rho, cell_rho, row_topic, column_topic,
+):  # fmt: skip
+    """Draw and allocate the true counts of the cells in blocks start..stop."""
+    weights = np.empty(theta.shape[1])
+    by_cell = len(cell_rho) > 0
+    alpha, inverse_alpha = 1.0, 1.0
+    last = -1.0
+    for i in range(block_starts[start], block_starts[stop]):
+        d, v = rows[i], columns[i]
+        rho = cell_rho[d, v] if by_cell else row_rho[d]
+        if rho != last:
+            alpha, inverse_alpha, last = math.exp(-rho), math.exp(rho), rho
+        stream = open_stream(seed, chain, sweep, steps.VISITED, d * np.int64(width) + v)
+        mu = cell_rate(d, v, theta, phi)
+        y, stream = draw_count_scaled(stream, np.int64(values[i]), mu, rho, mu * inverse_alpha, mu * alpha)
+        if y > 0:
+            weigh(d, v, theta, phi, weights)
+            stream = allocate(stream, d, v, y, weights, mu, row_topic, column_topic)

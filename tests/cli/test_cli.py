@@ -1,0 +1,152 @@
+"""The command as people run it: what it prints, what it writes, how it ends."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import io, sparse
+
+from countveil.cli import main
+from countveil.counts import load_release
+from countveil.privacy import Guarantee
+
+LINES = "who,what,n\nann,x,900000\nbo,y,700000\nann,q,5\n"
+
+
+@pytest.fixture
+def letters(tmp_path):
+    (tmp_path / "letters.csv").write_text(LINES)
+    (tmp_path / "rows.txt").write_text("ann\nbo\ncy\n")
+    (tmp_path / "columns.txt").write_text("x\r\ny\r\n")
+    return tmp_path
+
+
+def command(folder, *more):
+    return ["privatize", str(folder / "letters.csv"), "-o", str(folder / "release"), "--epsilon", "2", *more]
+
+
+def declared(folder):
+    return [
+        "--long",
+        "who,what,n",
+        "--rows",
+        str(folder / "rows.txt"),
+        "--columns",
+        str(folder / "columns.txt"),
+    ]
+
+
+def test_privatize(letters, capsys):
+    assert main([*command(letters, "--precision", "10", "--unit", "person"), *declared(letters)]) == 0
+    release = load_release(letters / "release")
+    assert release.guarantee == Guarantee(2, 10, "person")
+    assert [labels.tolist() for labels in release.labels] == [["ann", "bo", "cy"], ["x", "y"]]
+    assert np.abs(release.to_dense() - [[900000, 0], [0, 700000], [0, 0]]).max() < 500
+    told = capsys.readouterr()
+    assert str(release.guarantee) in told.out
+    assert "released as they are" in told.out
+    assert told.err == ""
+
+
+def test_other_files_and_options(letters, capsys):
+    io.mmwrite(letters / "m.mtx", sparse.coo_array(np.eye(3, dtype=int)))
+    release = str(letters / "r")
+    assert main(["privatize", str(letters / "m.mtx"), "-o", release, "--epsilon", "1/3", "--explain"]) == 0
+    assert load_release(release).guarantee == Guarantee("1/3")
+    assert "Not protected:" in capsys.readouterr().out
+    assert main([*command(letters), "--long", "who,what,", "--public-labels"]) == 0  # each line counts once
+    assert load_release(letters / "release").shape == (2, 3)
+    pd.DataFrame({"who": ["a", "b"], "x": [1, 2]}).to_parquet(letters / "wide.parquet")
+    wide = ["privatize", str(letters / "wide.parquet"), "-o", release, "--epsilon", "1"]
+    assert main([*wide, "--index", "who", "--public-labels"]) == 0
+    assert load_release(release).labels[0].tolist() == ["a", "b"]
+
+
+BAD = [
+    (["--long", "who,what,n"], "rows: expected rows=[...], got none: the labels in counts are private data"),
+    (["--public-labels"], "index= names the column"),
+    (
+        ["--public-labels", "--long", "who,what,n", "--precision", "0"],
+        "precision: expected a whole number >= 1",
+    ),
+    (["--public-labels", "--long", "who,what,count"], "'count': no such column"),
+    (["--rows", "absent.txt", "--long", "who,what,n"], "No such file or directory: absent.txt"),
+    (["--epsilon", "-1", "--public-labels", "--long", "who,what,n"], "epsilon: expected a number > 0"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_bad_input_is_one_line_and_exit_code_2(options, message, letters, capsys):
+    assert main(command(letters, *options)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("countveil privatize: error: ")
+    assert told.err.count("\n") == 1
+    assert message in told.err
+    assert not (letters / "release").exists()
+
+
+def test_a_folder_as_target(letters, capsys):
+    (letters / "release").mkdir()
+    assert main([*command(letters), *declared(letters)]) == 2
+    assert "expected a file name, got the folder" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(letters):
+    with pytest.raises(ValueError, match="rows: expected"):
+        main(command(letters, "--long", "who,what,n", "--debug"))
+
+
+def test_audit(capsys, monkeypatch):
+    assert main(["audit", "--samples", "50000"]) == 0
+    assert "Verdict: passed" in capsys.readouterr().out
+    assert main(["audit", "--samples", "50000", "--epsilon", "1/2", "--precision", "3"]) == 0
+    assert "epsilon 1/2, precision 3: law of the noise" in capsys.readouterr().out
+    monkeypatch.setattr("countveil.counts.promise.add_noise", lambda counts, guarantee: counts)
+    assert main(["audit", "--samples", "50000"]) == 1
+    assert "Verdict: FAILED" in capsys.readouterr().out
+    assert main(["audit", "--precision", "3"]) == 2
+
+
+def test_argparse_speaks_through_exit_codes(capsys):
+    assert main([]) == 2
+    assert main(["nonsense"]) == 2
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for name in ("privatize", "audit"):
+        assert name in told
+        assert main([name, "--help"]) == 0
+        assert "example:" in capsys.readouterr().out
+
+
+def test_interruption_and_surprises(letters, capsys, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("countveil.counts.privatize_to_file", stop)
+    assert main(command(letters)) == 130
+    assert capsys.readouterr().err == "countveil: stopped\n"
+
+    def surprise(*_, **__):
+        raise RuntimeError("987654321")
+
+    monkeypatch.setattr("countveil.counts.privatize_to_file", surprise)
+    assert main(command(letters)) == 2
+    assert (
+        capsys.readouterr().err == "countveil privatize: internal error (RuntimeError); --debug shows where\n"
+    )
+
+
+def test_help_loads_nothing_heavy():
+    program = "import sys; from countveil.cli import main; main(['privatize', '--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"numpy", "scipy", "pyarrow", "pandas", "numba"} & set(done.stdout.split())
+
+
+def test_python_m(letters):
+    run = [sys.executable, "-m", "countveil.cli", *command(letters), *declared(letters)]
+    done = subprocess.run(run, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Wrote" in done.stdout

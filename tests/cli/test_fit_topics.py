@@ -1,0 +1,183 @@
+"""``countveil fit topics`` and ``countveil topics``, as a user types them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import io, sparse
+
+import countveil as cv
+from countveil.cli import main
+
+WORDS = ["goal", "match", "vote", "law"]
+NAMES = [f"letter {i}" for i in range(12)]
+COUNTS = np.array([[9, 7, 0, 0]] * 6 + [[0, 1, 8, 6]] * 6)
+QUICK = ["--topics", "2", "--sweeps", "60", "--thin", "2", "--seed", "1"]
+
+
+@pytest.fixture
+def release(tmp_path):
+    path = tmp_path / "release.parquet"
+    cv.privatize(COUNTS, epsilon=3, rows=NAMES, columns=WORDS).save(path)
+    return path
+
+
+def test_from_a_release_to_tables(release, tmp_path, capsys):
+    run = tmp_path / "run.zarr"
+    assert main(["fit", "topics", str(release), "-o", str(run), *QUICK]) == 0
+    out, err = capsys.readouterr()
+    assert "TopicModel(n_topics=2, shape=0.1, rate=1.0), 12 x 4, 2 chains x 15 draws" in out
+    assert str(cv.load_release(release).guarantee) in out
+    assert "log_likelihood" in out
+    assert "Worst R-hat" in out
+    assert "goal" in out
+    assert "60/60" in err
+
+    topics, shares = tmp_path / "topics.csv", tmp_path / "shares.csv"
+    words = ["topics", str(run), "--words", "3", "--csv", str(topics), "--memberships", str(shares)]
+    assert main(words) == 0
+    assert "agreement" in capsys.readouterr().out
+    table = pd.read_csv(topics)
+    assert list(table.columns) == ["topic", "rank", "word", "weight", "low", "high"]
+    assert len(table) == 2 * 3
+    found = pd.read_csv(shares)
+    assert len(found) == 12 * 2
+    assert set(found["row"]) == set(NAMES)
+    assert np.allclose(found.groupby("row")["mean"].sum(), 1)
+
+
+def test_it_is_the_same_fit_as_in_python(release, tmp_path):
+    run = tmp_path / "run.zarr"
+    settings = ["--burn-in", "20", "--chains", "1", "--method", "bessel", "--threads", "1", "--shape", "0.5"]
+    words = [*QUICK, *settings, "--rate", "2", "--quiet"]
+    assert main(["fit", "topics", str(release), "-o", str(run), *words]) == 0
+    loaded = cv.load_posterior(run)
+    posterior = cv.fit(
+        cv.TopicModel(2, shape=0.5, rate=2), cv.load_release(release), sweeps=60, burn_in=20, thin=2,
+        chains=1, seed=1, method="bessel", progress=False,
+    )  # fmt: skip
+    assert np.array_equal(loaded.tree["posterior"]["phi"], posterior.tree["posterior"]["phi"])
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (["--chains", "1"], "One chain has no R-hat: --chains 2 or more"),
+        (["--burn-in", "56"], "Too few draws for diagnostics: more --sweeps."),
+        ([], "Advised: R-hat at most 1.01, ESS at least 400."),
+    ],
+)
+def test_the_verdict_on_the_chains(release, tmp_path, capsys, words, verdict):
+    assert main(["fit", "topics", str(release), "-o", str(tmp_path / "run"), *QUICK, *words]) == 0
+    assert verdict in capsys.readouterr().out
+
+
+def test_quiet_says_nothing(release, tmp_path, capsys):
+    assert main(["fit", "topics", str(release), "-o", str(tmp_path / "run"), "--quiet", *QUICK]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["wide.csv", "long.csv", "mtx", "npz"])
+def test_plain_counts(tmp_path, kind, capsys):
+    options = []
+    if kind == "wide.csv":
+        file = tmp_path / "counts.csv"
+        pd.DataFrame(COUNTS, index=NAMES, columns=WORDS).to_csv(file, index_label="letter")
+        options = ["--index", "letter"]
+    elif kind == "long.csv":
+        file = tmp_path / "counts.csv"
+        cells = pd.DataFrame(COUNTS, index=NAMES, columns=WORDS).stack().rename("n")
+        cells.rename_axis(["letter", "word"]).reset_index().to_csv(file, index=False)
+        options = ["--long", "letter,word,n"]
+    else:
+        file = tmp_path / f"counts.{kind}"
+        matrix = sparse.coo_array(COUNTS)
+        io.mmwrite(file, matrix) if kind == "mtx" else sparse.save_npz(file, matrix.tocsr())
+        (tmp_path / "words.txt").write_bytes("\r\n".join(WORDS).encode() + b"\r\n")
+        options = ["--columns", str(tmp_path / "words.txt")]
+    run = tmp_path / "run.zarr"
+    assert main(["fit", "topics", str(file), "--plain", *options, "-o", str(run), *QUICK]) == 0
+    assert "goal" in capsys.readouterr().out
+    posterior = cv.load_posterior(run)
+    assert posterior.release is None  # a run never holds true counts
+    if kind.endswith("csv"):
+        assert posterior.memberships(rows=["letter 3"]).sizes["topic"] == 2
+
+
+def interrupted_after(n):
+    def progress(sweeps):
+        for sweep in sweeps:
+            if sweep > n:
+                raise KeyboardInterrupt
+            yield sweep
+
+    return progress
+
+
+def test_stopping_keeps_and_saves_what_was_drawn(release, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("countveil.fitting._progress", lambda show: interrupted_after(41))
+    run = tmp_path / "run.zarr"
+    assert main(["fit", "topics", str(release), "-o", str(run), *QUICK]) == 130
+    assert "Stopped early" in capsys.readouterr().out
+    posterior = cv.load_posterior(run)
+    assert posterior.n_draws == 2 * 5
+    assert json.loads(posterior.tree.attrs["settings"])["interrupted"]
+
+
+def test_stopping_before_the_first_draw_writes_nothing(release, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("countveil.fitting._progress", lambda show: interrupted_after(3))
+    assert main(["fit", "topics", str(release), "-o", str(tmp_path / "run"), *QUICK]) == 130
+    assert "stopped" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--burn-in", "60"], "burn_in: expected fewer than the 60 sweeps, got 60"),
+        (["--topics", "0"], "n_topics: expected a whole number >= 1, got 0"),
+        (["--shape", "-1"], "shape: expected a finite number >= 0.001, got -1.0"),
+        (["--index", "letter"], "--index: expected --plain beside it"),
+        (["-o", "{folder}"], "--output: expected a new folder, got"),
+        (["-o", "{folder}/no/run"], "--output: expected an existing folder around it, got"),
+        (["--plain"], "--plain: expected a file of plain counts, got a release; leave --plain out"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(release, tmp_path, capsys, words, message):
+    given = ["fit", "topics", str(release), "-o", str(tmp_path / "run"), *QUICK]
+    assert main([*given, *(word.format(folder=tmp_path) for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("countveil fit: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_are_not_there_or_something_else(release, tmp_path, capsys):
+    assert main(["fit", "topics", str(tmp_path / "no.parquet"), "-o", str(tmp_path / "run")]) == 2
+    assert "no.parquet" in capsys.readouterr().err
+    assert main(["topics", str(tmp_path / "no.zarr")]) == 2
+    assert "expected the folder of a run" in capsys.readouterr().err
+    assert main(["topics", str(release)]) == 2
+    assert main(["fit", "topics", str(release), "-o", str(tmp_path / "run"), "--quiet", *QUICK]) == 0
+    assert main(["topics", str(tmp_path / "run"), "--csv", str(tmp_path / "no" / "a.csv")]) == 2
+    assert "--csv: expected an existing folder" in capsys.readouterr().err
+
+
+def test_help_and_errors_in_a_process_of_their_own(tmp_path):
+    command = [sys.executable, "-m", "countveil.cli"]
+    for words in (["fit", "--help"], ["fit", "topics", "--help"], ["topics", "--help"], ["demo", "--help"]):
+        shown = subprocess.run([*command, *words], capture_output=True, text=True, check=True).stdout
+        assert "usage: countveil" in shown
+        assert max(map(len, shown.splitlines())) <= 88
+    failed = subprocess.run(
+        [*command, "fit", "topics", "no", "-o", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr

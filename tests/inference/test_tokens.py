@@ -1,0 +1,262 @@
+"""The token engine draws the same law of sums as the cell-by-cell reference, in every branch."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from countveil.inference.engines.cpu.cells import TopicCells
+from countveil.inference.engines.cpu.codes import LARGE, code_matrix
+from countveil.inference.engines.cpu.plan import Plan, make_plan
+from countveil.inference.engines.cpu.tokens import TopicTokens
+from countveil.inference.engines.cpu.visited_cells import list_visited
+from countveil.inference.engines.cpu.word_tables import draw_words, word_tables
+from countveil.kernels.philox import open_stream
+from countveil.models import TopicModel
+from countveil.models.row_work import RowWork
+from countveil.models.sweep_key import SweepKey
+from countveil.models.topic_model import TopicState
+from goodness_of_fit import FALSE_ALARM, SEED
+from inference.small_problems import observations
+
+IN_PLACE = RowWork(1)
+MODEL = TopicModel(2)
+
+
+def with_plan(engine, columns_visited):
+    """The same engine with this choice of visited columns."""
+    visited = np.zeros(engine._data.width, dtype=bool)
+    visited[columns_visited] = True
+    engine._plan = Plan(
+        np.flatnonzero(~visited).astype(np.int32),
+        np.flatnonzero(visited).astype(np.int32),
+        list_visited(engine._data, visited),
+    )
+    return engine
+
+
+def listed(engine):
+    """The same engine with the release held as its positive cells."""
+    engine._codes = np.zeros((0, 0), dtype=np.uint8)
+    return engine
+
+
+def dense(engine):
+    """The same engine with one byte per cell."""
+    engine._codes = _all_codes(engine._data)
+    return engine
+
+
+def _all_codes(data):
+    codes = np.zeros((data.n_rows, data.width), dtype=np.uint8)
+    for d in range(data.n_rows):
+        here = slice(data.row_starts[d], data.row_starts[d + 1])
+        codes[d, data.columns[here]] = np.minimum(data.values[here], LARGE)
+        codes[d, data.missing_columns[data.missing_starts[d] : data.missing_starts[d + 1]]] = 255
+    return codes
+
+
+STATE = TopicState(
+    np.array([[1.0, 0.2], [0.1, 0.8], [2.0, 1.0]]), np.array([[0.9, 0.0, 0.4, 0.05], [0.1, 1.5, 0.3, 0.6]])
+)
+# Cells of all kinds: x <= 0, rates far above and far below the release, several tokens and one.
+VALUES = np.array([[1, 0, 2, 0], [0, 3, 0, 1], [5, 1, 1, 0]])
+MISSING = np.array([[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]], dtype=bool)
+PER_CELL = np.linspace(0.3, 2.5, 12).reshape(3, 4)
+
+PROBLEMS = {
+    "plain noise": (STATE, observations(VALUES, 1.0)),
+    "much noise": (STATE, observations(VALUES, 0.1)),
+    "little noise": (STATE, observations(VALUES, 2.5)),
+    "missing": (STATE, observations(VALUES, 1.0, missing=MISSING)),
+    "per row": (STATE, observations(VALUES, np.array([0.3, 1.0, 2.0]))),
+    "per cell": (STATE, observations(VALUES, cell_rho=PER_CELL)),
+    "per cell, missing": (STATE, observations(VALUES, cell_rho=PER_CELL, missing=MISSING)),
+    "rates above the release": (TopicState(STATE.theta * 4, STATE.phi * 2), observations(VALUES, 1.0)),
+    "large values": (TopicState(STATE.theta * 20, STATE.phi * 15), observations(VALUES * 90, 0.5)),
+    "byte values": (STATE, observations(VALUES, 1.0, dtype=np.uint8)),
+}
+PLANS = {"proposed": [], "visited": [0, 1, 2, 3], "mixed": [1, 2]}
+
+
+def draw_sums(engine, state, n, first):
+    """(n, ...) sums of all sweeps, flattened: row by topic, then column by topic."""
+    out = []
+    for i in range(n):
+        sums = engine.sums(state, SweepKey(np.uint64(SEED + 5), 0, first + i), IN_PLACE)
+        out.append(np.concatenate([sums.row_topic.ravel(), sums.column_topic.ravel()]))
+    return np.array(out)
+
+
+def two_sample_pvalue(first, second):
+    """Smallest chi-square p-value, times the number of tests, over margins, pairs and the total."""
+    n = first.shape[1]
+    views = [lambda s, j=j: s[:, j] for j in range(n)]
+    views += [
+        lambda s, i=i, j=j: s[:, i] - s[:, j] for i, j in ((0, 1), (0, 6), (1, n - 1), (2, 8), (4, 6), (6, 8))
+    ]
+    views += [lambda s: s[:, :6].sum(axis=1), lambda s: s[:, 0] * s[:, 6], lambda s: s[:, 2] * s[:, 3]]
+    pvalues = []
+    for view in views:
+        a, b = view(first), view(second)
+        both = np.concatenate([a, b])
+        edges = np.unique(np.quantile(both, np.linspace(0, 1, 16)[1:-1], method="nearest"))
+        table = np.array(
+            [np.bincount(np.searchsorted(edges, s, side="left"), minlength=len(edges) + 1) for s in (a, b)]
+        )
+        table = table[:, table.sum(axis=0) > 0]
+        if table.shape[1] > 1:
+            pvalues.append(stats.chi2_contingency(table, correction=False).pvalue)
+    return min(1.0, len(pvalues) * min(pvalues))
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_one_sweep_has_the_law_of_the_reference(problem, plan):
+    state, data = PROBLEMS[problem]
+    reference = draw_sums(TopicCells(MODEL, data), state, 6000, 0)
+    engine = with_plan(TopicTokens(MODEL, data), PLANS[plan])
+    engine = listed(engine) if plan == "mixed" else dense(engine)
+    found = draw_sums(engine, state, 6000, 10**6)
+    assert two_sample_pvalue(reference, found) > FALSE_ALARM
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, plan):
+    state, data = PROBLEMS[problem]
+    reference = draw_sums(TopicCells(MODEL, data), state, 60_000, 0)
+    found = draw_sums(with_plan(TopicTokens(MODEL, data), PLANS[plan]), state, 60_000, 10**6)
+    assert two_sample_pvalue(reference, found) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_comparison_catches_ten_percent(plan):
+    state, data = PROBLEMS["plain noise"]
+    reference = draw_sums(TopicCells(MODEL, data), state, 20_000, 0)
+    for wrong_state, wrong_data in (
+        (state, data._replace(row_rho=data.row_rho * 1.1)),
+        (TopicState(state.theta * 1.1, state.phi), data),
+        (state, observations(np.where(VALUES == 5, 6, VALUES), 1.0)),
+    ):
+        engine = with_plan(TopicTokens(MODEL, wrong_data), PLANS[plan])
+        assert two_sample_pvalue(reference, draw_sums(engine, wrong_state, 20_000, 10**6)) < FALSE_ALARM
+
+
+def test_one_alpha_for_both_passes_would_be_caught():
+    # Where noise varies by cell, the positive pass must thin from the smallest alpha and the other from the
+    # largest; swapping them is the mistake to fear.
+    state, data = PROBLEMS["per cell"]
+    reference = draw_sums(TopicCells(MODEL, data), state, 20_000, 0)
+    engine = with_plan(TopicTokens(MODEL, data), [])
+    engine._lowest_rho = engine._highest_rho
+    assert two_sample_pvalue(reference, draw_sums(engine, state, 20_000, 10**6)) < FALSE_ALARM
+
+
+class Splits(RowWork):
+    """Rows in blocks of one given size, one after another, by two workers in turn."""
+
+    def __init__(self, size):
+        super().__init__(1)
+        self.threads, self._size = 2, size
+
+    def run_with_worker(self, n_rows, function, small=0):
+        for i, start in enumerate(range(0, n_rows, self._size)):
+            function(i % 2, start, min(start + self._size, n_rows))
+
+
+@pytest.mark.parametrize("visited", [[], [0, 5, 17, 29], list(range(30))])
+def test_sums_do_not_depend_on_how_rows_are_split(visited):
+    rng = np.random.default_rng(SEED)
+    values = rng.poisson(0.5, (100, 30)) + rng.geometric(0.6, (100, 30)) - rng.geometric(0.6, (100, 30))
+    data = observations(values, 1.0, missing=rng.random((100, 30)) < 0.1)
+    state = TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
+    engine = with_plan(TopicTokens(TopicModel(4), data), visited)
+    key = SweepKey(np.uint64(3), 1, 9)
+    whole = engine.sums(state, key, IN_PLACE)
+    for work in (Splits(1), Splits(7), Splits(33), Splits(64), RowWork(2), RowWork(5)):
+        with work:
+            split = engine.sums(state, key, work)
+        assert np.array_equal(whole.row_topic, split.row_topic)
+        assert np.array_equal(whole.column_topic, split.column_topic)
+    assert whole.row_topic.sum() == whole.column_topic.sum() > 0
+
+
+def test_missing_cells_take_no_tokens():
+    data = observations(np.full((3, 4), 7), 1.0, missing=np.array([[True] * 4, [False] * 4, [False] * 4]))
+    for visited in ([], [0, 1, 2, 3]):
+        engine = with_plan(TopicTokens(MODEL, data), visited)
+        sums = engine.sums(TopicState(STATE.theta * 10, STATE.phi), SweepKey(np.uint64(1), 0, 1), IN_PLACE)
+        assert sums.row_topic[0].sum() == 0
+        assert sums.row_topic[1:].sum() > 0
+
+
+def test_codes_say_what_was_released():
+    values = np.array([[0, 1, 253, 254, 255, 70_000]])
+    missing = np.array([[False] * 5 + [True]])
+    many = np.tile(values, (50, 1))
+    data = observations(many, 1.0, missing=np.tile(missing, (50, 1)))
+    codes = code_matrix(data)
+    assert codes.shape == many.shape, "few zeros: a byte per cell is smaller"
+    assert codes[3].tolist() == [0, 1, 253, LARGE, LARGE, 255]
+    sparse_data = observations(np.eye(50, dtype=int), 1.0)
+    assert code_matrix(sparse_data).size == 0, "few positive cells: listing them is smaller"
+
+
+def test_the_plan_visits_heavy_columns_and_only_looks_at_the_data():
+    rng = np.random.default_rng(SEED)
+    rates = np.full(40, 0.01)
+    rates[:3] = 5.0
+    y = rng.poisson(rates, (2000, 40))
+    x = y + rng.geometric(1 - np.exp(-3.0), y.shape) - rng.geometric(1 - np.exp(-3.0), y.shape)
+    plan = make_plan(observations(x, 3.0), 20)
+    assert {0, 1, 2} <= set(plan.visited.tolist())
+    assert len(plan.proposed) > 0
+    assert sorted([*plan.visited, *plan.proposed]) == list(range(40))
+    assert len(plan.cells.rows) == (x[:, plan.visited] > 0).sum()
+    again = make_plan(observations(x, 3.0), 20)
+    assert np.array_equal(plan.visited, again.visited)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.ones((6, 1)),
+        np.array([[0.0], [3.0], [1e-300], [0.2], [7.0]]),
+        0.8 ** np.arange(300.0)[:, None],
+        np.array([[2.0]]),
+    ],
+)
+def test_word_tables_hold_the_weights(weights):
+    import numba
+
+    columns = np.arange(len(weights), dtype=np.int32)
+    tables = word_tables(weights, columns, IN_PLACE)
+    assert tables.mass[0] == pytest.approx(weights.sum(), rel=1e-14)
+
+    @numba.njit
+    def many(seed, n, mass, heavy_mass, n_heavy, per_weight, slots):
+        out = np.empty(n, dtype=np.int32)
+        stream = open_stream(seed, 0, 0, 0, 0)
+        draw_words(stream, 0, n, mass, heavy_mass, n_heavy, per_weight, slots, out, 0)
+        return out
+
+    drawn = many(SEED, 400_000, *tables)
+    counts = np.bincount(drawn, minlength=len(weights))
+    assert (counts[weights[:, 0] == 0] == 0).all()
+    expected = weights[:, 0] / weights.sum() * len(drawn)
+    seen = expected > 20
+    if seen.sum() > 1:
+        others = max(expected[~seen].sum(), 1e-9)
+        statistic = ((counts - expected)[seen] ** 2 / expected[seen]).sum()
+        statistic += (counts[~seen].sum() - others) ** 2 / others if others > 20 else 0
+        assert stats.chi2.sf(statistic, seen.sum()) > FALSE_ALARM
+
+
+def test_tables_over_some_columns_draw_only_those():
+    weights = np.random.default_rng(1).gamma(0.3, size=(50, 3))
+    some = np.array([3, 10, 11, 40], dtype=np.int32)
+    tables = word_tables(weights, some, IN_PLACE)
+    assert np.allclose(tables.mass, weights[some].sum(axis=0))
+    both = tables.slots[:, :, 1]
+    assert set((both & 0xFFFFFFFF).ravel()) | set((both >> 32).ravel()) <= set(some.tolist())

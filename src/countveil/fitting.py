@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,6 +29,7 @@ def fit(
     engine: str = "auto",
     threads: int | None = None,
     progress: bool = True,
+    labels: Any = None,
 ) -> Posterior:
     """Draw from the posterior of ``model`` given released counts, or given plain ones.
 
@@ -52,6 +54,8 @@ def fit(
         All cores by default.
     progress
         Show sweeps per second and time left.
+    labels
+        For plain counts without labels of their own: (row labels, column labels), either may be None.
 
     Ctrl-C ends a fit early and returns the draws kept until then.
 
@@ -71,7 +75,9 @@ def fit(
             f"model: expected a model such as TopicModel(n_topics=10), got {type(model).__name__}"
         )
     if not isinstance(data, PrivateCounts):
-        data = read_plain_counts(data)
+        data = read_plain_counts(data, labels)
+    elif labels is not None:
+        raise ValueError("labels: expected None for a release, which has its own, got labels")
     draws = run_chains(model, data, settings, _progress(progress))
     if draws.interrupted:
         kept = len(next(iter(draws.monitored.values()))[0])
@@ -86,5 +92,6 @@ def _progress(show: bool) -> Callable[[range], Iterable[int]]:
         return iter
     from tqdm.auto import tqdm
 
-    # To standard error, and only one line in a log file.
-    return lambda sweeps: tqdm(sweeps, unit=" sweeps", desc="fit", dynamic_ncols=True, mininterval=0.2)
+    # To standard error. A terminal gets a moving line; a log file a line every half minute at most.
+    often = 0.2 if sys.stderr.isatty() else 30.0
+    return lambda sweeps: tqdm(sweeps, unit=" sweeps", desc="fit", dynamic_ncols=True, mininterval=often)

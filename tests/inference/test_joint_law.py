@@ -62,11 +62,11 @@ def exact(state, data, key):
     return TopicCells(MODEL, data[0]).sweep(state, key, IN_PLACE)[0]
 
 
-def tokens(columns_visited):
+def tokens(columns_visited, columns_whole=()):
     """The token engine, visiting these columns and reaching the others by tokens."""
 
     def sampler(state, data, key):
-        engine = with_plan(TopicTokens(MODEL, data[0]), columns_visited)
+        engine = with_plan(TopicTokens(MODEL, data[0]), columns_visited, columns_whole)
         return engine.sweep(state, key, IN_PLACE)[0]
 
     return sampler
@@ -94,9 +94,9 @@ SAMPLERS = {
     "tokens, all visited": (release_pair(1.0), tokens([0, 1, 2, 3])),
     "tokens, much noise": (release_pair(0.2), tokens([1])),
     "tokens, little noise": (release_pair(3.0), tokens([1, 2])),
-    "tokens, missing cells": (release_pair(1.0, MISSING), tokens([0, 3])),
+    "tokens, missing cells": (release_pair(1.0, MISSING), tokens([0, 3], [1])),
     "tokens, noise per row": (release_pair(PER_ROW), tokens([2])),
-    "tokens, noise per cell": (release_pair(PER_CELL), tokens([2])),
+    "tokens, noise per cell": (release_pair(PER_CELL), tokens([2], [1])),
     "own model": (release_pair(1.0), exact_as_own_model),
     "own model, missing cells": (release_pair(1.0, MISSING), exact_as_own_model),
     "plain": (plain_pair, plain),

@@ -6,9 +6,8 @@ from scipy import stats
 
 from countveil.inference.engines.cpu.cells import TopicCells
 from countveil.inference.engines.cpu.codes import LARGE, code_matrix
-from countveil.inference.engines.cpu.plan import Plan, make_plan
+from countveil.inference.engines.cpu.plan import make_plan, plan_of
 from countveil.inference.engines.cpu.tokens import TopicTokens
-from countveil.inference.engines.cpu.visited_cells import list_visited
 from countveil.inference.engines.cpu.word_tables import draw_words, word_tables
 from countveil.kernels.philox import open_stream
 from countveil.models import TopicModel
@@ -22,15 +21,12 @@ IN_PLACE = RowWork(1)
 MODEL = TopicModel(2)
 
 
-def with_plan(engine, columns_visited):
-    """The same engine with this choice of visited columns."""
-    visited = np.zeros(engine._data.width, dtype=bool)
+def with_plan(engine, columns_visited, columns_whole=()):
+    """The same engine with this choice of columns visited, and visited as a whole."""
+    visited, whole = np.zeros((2, engine._data.width), dtype=bool)
     visited[columns_visited] = True
-    engine._plan = Plan(
-        np.flatnonzero(~visited).astype(np.int32),
-        np.flatnonzero(visited).astype(np.int32),
-        list_visited(engine._data, visited),
-    )
+    whole[list(columns_whole)] = True
+    engine._plan = plan_of(engine._data, visited | whole, whole)
     return engine
 
 
@@ -75,7 +71,12 @@ PROBLEMS = {
     "large values": (TopicState(STATE.theta * 20, STATE.phi * 15), observations(VALUES * 90, 0.5)),
     "byte values": (STATE, observations(VALUES, 1.0, dtype=np.uint8)),
 }
-PLANS = {"proposed": [], "visited": [0, 1, 2, 3], "mixed": [1, 2]}
+PLANS = {
+    "proposed": ([], []),
+    "visited": ([0, 1, 2, 3], []),
+    "whole": ([], [0, 1, 2, 3]),
+    "mixed": ([1], [2]),
+}
 
 
 def draw_sums(engine, state, n, first):
@@ -114,7 +115,7 @@ def two_sample_pvalue(first, second):
 def test_one_sweep_has_the_law_of_the_reference(problem, plan):
     state, data = PROBLEMS[problem]
     reference = draw_sums(TopicCells(MODEL, data), state, 6000, 0)
-    engine = with_plan(TopicTokens(MODEL, data), PLANS[plan])
+    engine = with_plan(TopicTokens(MODEL, data), *PLANS[plan])
     engine = listed(engine) if plan == "mixed" else dense(engine)
     found = draw_sums(engine, state, 6000, 10**6)
     assert two_sample_pvalue(reference, found) > FALSE_ALARM
@@ -126,7 +127,7 @@ def test_one_sweep_has_the_law_of_the_reference(problem, plan):
 def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, plan):
     state, data = PROBLEMS[problem]
     reference = draw_sums(TopicCells(MODEL, data), state, 60_000, 0)
-    found = draw_sums(with_plan(TopicTokens(MODEL, data), PLANS[plan]), state, 60_000, 10**6)
+    found = draw_sums(with_plan(TopicTokens(MODEL, data), *PLANS[plan]), state, 60_000, 10**6)
     assert two_sample_pvalue(reference, found) > FALSE_ALARM
 
 
@@ -139,7 +140,7 @@ def test_the_comparison_catches_ten_percent(plan):
         (TopicState(state.theta * 1.1, state.phi), data),
         (state, observations(np.where(VALUES == 5, 6, VALUES), 1.0)),
     ):
-        engine = with_plan(TopicTokens(MODEL, wrong_data), PLANS[plan])
+        engine = with_plan(TopicTokens(MODEL, wrong_data), *PLANS[plan])
         assert two_sample_pvalue(reference, draw_sums(engine, wrong_state, 20_000, 10**6)) < FALSE_ALARM
 
 
@@ -165,13 +166,13 @@ class Splits(RowWork):
             function(i % 2, start, min(start + self._size, n_rows))
 
 
-@pytest.mark.parametrize("visited", [[], [0, 5, 17, 29], list(range(30))])
-def test_sums_do_not_depend_on_how_rows_are_split(visited):
+@pytest.mark.parametrize(("visited", "whole"), [([], []), ([0, 5, 17], [2, 29]), (list(range(30)), [])])
+def test_sums_do_not_depend_on_how_rows_are_split(visited, whole):
     rng = np.random.default_rng(SEED)
     values = rng.poisson(0.5, (100, 30)) + rng.geometric(0.6, (100, 30)) - rng.geometric(0.6, (100, 30))
     data = observations(values, 1.0, missing=rng.random((100, 30)) < 0.1)
     state = TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
-    engine = with_plan(TopicTokens(TopicModel(4), data), visited)
+    engine = with_plan(TopicTokens(TopicModel(4), data), visited, whole)
     key = SweepKey(np.uint64(3), 1, 9)
     whole = engine.sums(state, key, IN_PLACE)
     for work in (Splits(1), Splits(7), Splits(33), Splits(64), RowWork(2), RowWork(5)):
@@ -203,6 +204,26 @@ def test_codes_say_what_was_released():
     assert code_matrix(sparse_data).size == 0, "few positive cells: listing them is smaller"
 
 
+def test_huge_counts_cost_no_tokens():
+    # A cell of ten million must not propose millions of tokens: its column is visited as a whole.
+    values = np.array([[10_000_000, 0, 1], [12_000_000, 2, 0]])
+    plan = make_plan(observations(values, 1.0), 2)
+    assert 0 not in {*plan.visited.tolist(), *plan.proposed.tolist()}
+    visited = list(zip(plan.cells.rows, plan.cells.columns, plan.cells.values, strict=True))
+    assert (0, 0, 10_000_000) in visited
+
+
+def test_whole_columns_list_all_their_observed_cells():
+    missing = np.zeros((3, 4), dtype=bool)
+    missing[1, 2] = True
+    data = observations(VALUES, 1.0, missing=missing)
+    cells = with_plan(TopicTokens(MODEL, data), [0], [2, 3])._plan.cells
+    found = sorted(zip(cells.rows.tolist(), cells.columns.tolist(), cells.values.tolist(), strict=True))
+    expected = [(d, v, int(VALUES[d, v])) for d in range(3) for v in (2, 3) if not missing[d, v]]
+    expected += [(d, 0, int(VALUES[d, 0])) for d in range(3) if VALUES[d, 0] > 0]
+    assert found == sorted(expected)
+
+
 def test_the_plan_visits_heavy_columns_and_only_looks_at_the_data():
     rng = np.random.default_rng(SEED)
     rates = np.full(40, 0.01)
@@ -210,10 +231,10 @@ def test_the_plan_visits_heavy_columns_and_only_looks_at_the_data():
     y = rng.poisson(rates, (2000, 40))
     x = y + rng.geometric(1 - np.exp(-3.0), y.shape) - rng.geometric(1 - np.exp(-3.0), y.shape)
     plan = make_plan(observations(x, 3.0), 20)
-    assert {0, 1, 2} <= set(plan.visited.tolist())
+    assert not {0, 1, 2} & set(plan.proposed.tolist())
     assert len(plan.proposed) > 0
-    assert sorted([*plan.visited, *plan.proposed]) == list(range(40))
-    assert len(plan.cells.rows) == (x[:, plan.visited] > 0).sum()
+    whole = sorted(set(range(40)) - {*plan.visited.tolist(), *plan.proposed.tolist()})
+    assert len(plan.cells.rows) == (x[:, plan.visited] > 0).sum() + len(x) * len(whole)
     again = make_plan(observations(x, 3.0), 20)
     assert np.array_equal(plan.visited, again.visited)
 

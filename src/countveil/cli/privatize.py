@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
+
+from countveil.cli.label_file import read_label_file
 
 _DESCRIPTION = """\
 Add noise to a file of counts so that it may be shown to others.
@@ -85,8 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.epsilon,
         arguments.precision,
         unit=arguments.unit,
-        rows=_labels(arguments.rows),
-        columns=_labels(arguments.columns),
+        rows=read_label_file(arguments.rows),
+        columns=read_label_file(arguments.columns),
         public_labels=arguments.public_labels,
         long=None if arguments.long is None else tuple(name or None for name in arguments.long.split(",")),
         index=arguments.index,
@@ -95,14 +96,3 @@ def run(arguments: argparse.Namespace) -> int:
     print(promise.explain() if arguments.explain else promise)
     print("Labels of rows and columns are released as they are. Releasing the same counts again tells more.")
     return 0
-
-
-def _labels(file: str | None) -> list[str] | None:
-    """One label per line; an empty line is no label."""
-    if file is None:
-        return None
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file}: expected labels as UTF-8 text, got something else") from None
-    return [label for line in text.split("\n") if (label := line.rstrip("\r"))]

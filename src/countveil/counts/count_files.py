@@ -15,6 +15,10 @@ from countveil.counts.matrix_market import read_matrix_market
 _KINDS = ".csv, .tsv, .parquet, .mtx, .mtx.gz, .npz or .npy"
 
 
+class _ReleaseGivenError(Exception):
+    """A release where true counts are expected."""
+
+
 def read_count_file(path: str | os.PathLike[str], form: Form) -> Any:
     """What the file holds: an Arrow table, a sparse matrix or an array."""
     source = Path(path)
@@ -31,6 +35,8 @@ def read_count_file(path: str | os.PathLike[str], form: Form) -> Any:
         return read(source, form)
     except (MemoryError, ImportError):
         raise
+    except _ReleaseGivenError:
+        raise ValueError(f"counts: expected a file of counts, got a release: {source}") from None
     except Exception as error:
         failed = type(error).__name__
     raise ValueError(
@@ -53,7 +59,11 @@ def _csv(source: Path, form: Form) -> Any:
 def _parquet(source: Path, form: Form) -> Any:
     import pyarrow.parquet as pq
 
-    return pq.read_table(source)
+    table = pq.read_table(source)
+    if b"countveil" in (table.schema.metadata or {}):
+        # Its columns would pass for a table of counts, and noise would be taken for data.
+        raise _ReleaseGivenError
+    return table
 
 
 def _matrix_market(source: Path, form: Form) -> Any:

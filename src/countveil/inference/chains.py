@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from countveil.counts import PrivateCounts
-from countveil.inference.draws import Draws, DrawStore
+from countveil.inference.draws import Draws, DrawStore, check_dims
 from countveil.inference.engines.choose import choose_engine
 from countveil.inference.monitor import Monitor
 from countveil.inference.plain_counts import PlainCounts
@@ -35,6 +35,7 @@ def run_chains(
     # Sweep 0 is the start; sweeps count from 1.
     keys = [SweepKey(np.uint64(settings.seed), chain, 0) for chain in range(settings.chains)]
     states = [model.init(data, key.generator()) for key in keys]
+    check_dims(model, states[0])
     began = time.perf_counter()
     interrupted = False
     try:

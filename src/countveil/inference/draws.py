@@ -20,6 +20,16 @@ class Draws(NamedTuple):
     interrupted: bool
 
 
+def check_dims(model: Any, state: Any) -> None:
+    """Every field of the state has named dimensions: said before the first sweep, not after the last."""
+    for name, value in zip(state._fields, state, strict=True):
+        named = model.dims.get(name)
+        if named is None or len(named) != np.ndim(value):
+            raise ValueError(
+                f"model.dims: expected {np.ndim(value)} dimension names for {name!r}, got {named}"
+            )
+
+
 class DrawStore:
     """Room for the draws of all chains, filled as they come, so that an interrupt loses nothing."""
 

@@ -36,8 +36,9 @@ class CountModel(Protocol):
     their Poisson rates, so a model need not know about them.
     """
 
-    dims: Mapping[str, tuple[str, ...]]
-    """For every field of the state the names of its dimensions; () for a scalar."""
+    @property
+    def dims(self) -> Mapping[str, tuple[str, ...]]:
+        """For every field of the state the names of its dimensions; () for a scalar. A class attribute will do."""
 
     def init(self, data: Data, rng: np.random.Generator) -> State:
         """A starting state."""

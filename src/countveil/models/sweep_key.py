@@ -23,7 +23,8 @@ class SweepKey(NamedTuple):
         the kernels.
         """
         low = (self.chain << SWEEP_BITS) | self.sweep
-        return np.random.Generator(np.random.Philox(key=[int(self.seed), low]))
+        key = np.array([self.seed, low], dtype=np.uint64)  # a list would go through float64
+        return np.random.Generator(np.random.Philox(key=key))
 
 
 MAX_CHAINS = 2**CHAIN_BITS

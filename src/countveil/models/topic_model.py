@@ -61,9 +61,10 @@ class TopicModel:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        whole_number("n_topics", self.n_topics, 1)
-        positive_number("shape", self.shape, least=1e-3)
-        positive_number("rate", self.rate)
+        # Plain numbers, whatever came: compiled code knows no fractions.
+        object.__setattr__(self, "n_topics", whole_number("n_topics", self.n_topics, 1))
+        object.__setattr__(self, "shape", positive_number("shape", self.shape, least=1e-3))
+        object.__setattr__(self, "rate", positive_number("rate", self.rate))
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:

@@ -93,6 +93,11 @@ class Posterior:
         return self._data if isinstance(self._data, PrivateCounts) else None
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """How it was fitted: sweeps, burn_in, thin, chains, seed, method, ..., seconds, interrupted."""
+        return json.loads(self.tree.attrs["settings"])
+
+    @property
     def n_draws(self) -> int:
         """Kept draws of all chains together."""
         return len(self._kept)
@@ -161,7 +166,7 @@ class Posterior:
         if 8 * len(names) * len(r) * len(c) > LARGEST_ARRAY:
             most = LARGEST_ARRAY // (8 * len(names))
             raise ValueError(f"rows, columns: expected at most {most:,} cells, got {len(r) * len(c):,}")
-        naive = json.loads(self.tree.attrs["settings"])["method"] == "naive"
+        naive = self.settings["method"] == "naive"
         data = observe(self._data, as_plain=naive)
         found = summarize_counts(kept, data, self._seed, r, c, tails_of(interval))
         dims = free_names(self._axes, names)

@@ -23,35 +23,57 @@ VISIT_PER_TOPIC = 1.0
 
 
 class Plan(NamedTuple):
-    """Columns reached by tokens, columns visited, and the positive cells of the visited ones."""
+    """How the columns are served, and the cells that are visited."""
 
-    proposed: np.ndarray  # int32: columns
-    visited: np.ndarray  # int32: columns
-    cells: VisitedCells
+    proposed: np.ndarray  # int32: columns whose positive cells are reached by tokens; so are their others
+    visited: np.ndarray  # int32: columns whose positive cells are visited; their others are reached by tokens
+    cells: VisitedCells  # of the visited columns, and of those visited as a whole, which are in neither list
 
 
 def make_plan(data: Observations, n_topics: int) -> Plan:
-    """Visit a column where its positive cells cost less than the tokens that would be proposed on it."""
-    positive, total, noise = np.zeros(data.width), np.zeros(data.width), np.zeros(data.width)
-    _column_totals(*data[2:], positive, total, noise)
-    # Unbiased column totals, at least one token: 1/alpha tokens are proposed for each.
+    """Visit cells where they cost less than the tokens that would be proposed on them.
+
+    Positive cells receive tokens/alpha proposals; a column's cells x <= 0 share alpha*tokens, which is more than
+    visiting them all where counts are large.
+    """
+    positive, total, noise, others = np.zeros((4, data.width))
+    _column_totals(*data[2:], positive, total, noise, others)
+    # Unbiased column totals, at least one token.
     tokens = np.maximum(total - noise, 1.0)
-    rho = data.cell_rho.max(axis=1) if len(data.cell_rho) else data.row_rho
+    lowest, highest = (
+        (data.cell_rho.min(axis=1), data.cell_rho.max(axis=1)) if len(data.cell_rho) else (data.row_rho,) * 2
+    )
+    visit = VISIT + VISIT_PER_TOPIC * n_topics
     with np.errstate(over="ignore"):
-        proposals = tokens * np.exp(rho).mean()
-    visited = positive * (VISIT + VISIT_PER_TOPIC * n_topics) < proposals * PROPOSE
+        visited = positive * visit < tokens * np.exp(highest).mean() * PROPOSE
+    whole = visited & (others * visit < tokens * np.exp(-lowest).mean() * PROPOSE)
+    return plan_of(data, visited, whole)
+
+
+def plan_of(data: Observations, visited: np.ndarray, whole: np.ndarray) -> Plan:
+    """The plan with this choice of columns."""
     return Plan(
         np.flatnonzero(~visited).astype(np.int32),
-        np.flatnonzero(visited).astype(np.int32),
-        list_visited(data, visited),
+        np.flatnonzero(visited & ~whole).astype(np.int32),
+        list_visited(data, visited, whole),
     )
 
 
 @compiled
 def _column_totals(
-    row_starts, columns, values, missing_starts, missing_columns, row_rho, cell_rho, positive, total, noise
+    row_starts,
+    columns,
+    values,
+    missing_starts,
+    missing_columns,
+    row_rho,
+    cell_rho,
+    positive,
+    total,
+    noise,
+    others,
 ):
-    """Per column: positive cells, sum of their values, and the noise expected below zero, 1/expm1(rho) a cell."""
+    """Per column: positive cells, sum of their values, noise below zero (1/expm1(rho) a cell), the rest."""
     by_cell = len(cell_rho) > 0
     everywhere = 0.0
     for d in range(len(row_starts) - 1):
@@ -68,5 +90,7 @@ def _column_totals(
         for i in range(missing_starts[d], missing_starts[d + 1]):
             v = missing_columns[i]
             noise[v] -= 1.0 / np.expm1(cell_rho[d, v]) if by_cell else each
+            others[v] -= 1
     for v in range(len(noise)):
         noise[v] += everywhere
+        others[v] += len(row_starts) - 1 - positive[v]

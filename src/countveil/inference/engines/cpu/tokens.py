@@ -12,7 +12,7 @@ Row by row, from the row's own stream (pass 4 from the cell's own):
 1. columns reached by tokens, positive cells: propose at 1/alpha, group by cell, accept or redraw;
 2. the same columns, cells x <= 0: tokens at rate alpha;
 3. visited columns, cells x <= 0: tokens at rate alpha;
-4. visited columns, positive cells: one exact draw each.
+4. visited columns, positive cells: one exact draw each; in columns with large counts all cells are visited.
 
 Where alpha varies within a row, 1 proposes at the smallest alpha and thins by alpha_min/alpha of the cell, 2 and 3
 propose at the largest and thin by alpha/alpha_max. Missing cells take no tokens in any pass.

@@ -21,6 +21,7 @@ from countveil.kernels.exponential import exponential
 from countveil.kernels.gamma import gamma, log_gamma
 from countveil.kernels.log_marginal import log_marginal, log_marginal_clamped
 from countveil.kernels.log_poisson import log_factorial_ratio, log_poisson
+from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.multinomial import categorical, multinomial
 from countveil.kernels.normal import normal
 from countveil.kernels.philox import open_stream
@@ -40,6 +41,7 @@ SAMPLERS = {
     "poisson": (poisson, [(1e-12,), (0.7,), (12.0,), (1e9,)]),
     "binomial": (binomial, [(0, 0.5), (3, 0.2), (100, 0.9), (1_000_000, 0.4)]),
     "bessel": (bessel, [(0, 0.0), (2, 1.0), (0, 288.0), (1_000_000, 1e6)]),
+    "draw_log_scale": (draw_log_scale, [(0.0, 1.0, 1.0, 0.0), (-500.0, 3000.0, 5000.0, 1.0)]),
     "draw_count": (draw_count, [(-3, 2.0, 1.0), (1, 0.1, 1.0), (40, 30.0, 0.5), (1_000_000, 1e6, 0.01)]),
 }
 # Deterministic functions of scalars.

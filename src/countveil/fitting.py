@@ -10,8 +10,11 @@ from typing import Any
 from countveil.counts import PrivateCounts
 from countveil.inference.chains import run_chains
 from countveil.inference.plain_counts import read_plain_counts
+from countveil.inference.robust import as_if_released
 from countveil.inference.settings import check_settings
+from countveil.inference.unknown_noise import at_alpha, without_alpha
 from countveil.models import CountModel
+from countveil.models.unknown_noise import UnknownNoise
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.tree import make_tree
 
@@ -30,6 +33,7 @@ def fit(
     threads: int | None = None,
     progress: bool = True,
     labels: Any = None,
+    robust: float | None = None,
 ) -> Posterior:
     """Draw from the posterior of ``model`` given released counts, or given plain ones.
 
@@ -56,6 +60,9 @@ def fit(
         Show sweeps per second and time left.
     labels
         For plain counts without labels of their own: (row labels, column labels), either may be None.
+    robust
+        For plain counts: fit them as if they had been released with noise of this alpha, in (0, 1), so that
+        single odd counts weigh less. See docs/unknown_noise.md for what that assumes.
 
     Ctrl-C ends a fit early and returns the draws kept until then.
 
@@ -78,12 +85,20 @@ def fit(
         data = read_plain_counts(data, labels)
     elif labels is not None:
         raise ValueError("labels: expected None for a release, which has its own, got labels")
-    draws = run_chains(model, data, settings, _progress(progress))
+    seen = data if robust is None else as_if_released(data, robust)
+    draws = run_chains(model, seen, settings, _progress(progress))
     if draws.interrupted:
         kept = len(next(iter(draws.monitored.values()))[0])
         warnings.warn(f"interrupted: {kept} of {settings.kept} draws per chain were kept", stacklevel=2)
     guarantee = str(data.guarantee) if isinstance(data, PrivateCounts) and data.guarantee else None
+    if isinstance(model, UnknownNoise):
+        alpha = draws.monitored["alpha"]
+        model, draws, data = model.model, without_alpha(draws), at_alpha(data, float(alpha.mean()))
     tree = make_tree(draws, model, data.axes, data.shape, data.labels, guarantee)
+    if "alpha" in draws.monitored:
+        tree["posterior"]["alpha"] = tree["sample_stats"]["alpha"]
+    if robust is not None:
+        tree["posterior"].attrs["robust"] = float(robust)
     return Posterior(tree, model, draws.state_type, data, data.axes, data.shape, data.labels, settings.seed)
 
 

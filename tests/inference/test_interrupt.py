@@ -1,5 +1,9 @@
 """Ctrl-C loses nothing that was kept; progress says how fast it goes."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -63,3 +67,17 @@ def test_progress_shows_speed_and_time_left(capsys):
     assert "3000/3000" in shown
     cv.fit(cv.TopicModel(2), RELEASE, sweeps=30, seed=1, progress=False)
     assert capsys.readouterr().err == ""
+
+
+def test_a_cold_start_is_announced_once(tmp_path):
+    # A cache of its own, so that this process finds nothing compiled; the second one finds everything.
+    code = "import countveil as cv; cv.fit(cv.TopicModel(2), [[3, 0], [1, 2]], sweeps=4, thin=1, seed=1)"
+    environment = {**os.environ, "COUNTVEIL_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stderr
+        for _ in range(2)
+    ]
+    assert "compiling for this machine, once" in said[0]
+    assert "compiling" not in said[1]

@@ -10,6 +10,7 @@ from countveil.inference.engines.cpu.plain import TopicPlain
 from countveil.inference.engines.cpu.tokens import TopicTokens
 from countveil.models import TopicModel
 from countveil.models.row_work import RowWork
+from countveil.models.scale_move import trade_scale
 from countveil.models.topic_model import TopicState
 from goodness_of_fit import FALSE_ALARM, SEED
 from inference.small_problems import observations
@@ -184,7 +185,15 @@ def taking_noise_for_counts(state, data, key):
     return TopicPlain(MODEL, data[0]).sweep(state, key, IN_PLACE)[0]
 
 
+def with_a_wrong_scale_move(state, data, key):
+    state = exact(state, data, key)
+    theta, phi = state.theta.copy(), state.phi.T.copy()
+    trade_scale(*key._replace(chain=1), 1.5 * MODEL.shape, MODEL.rate, theta, phi)
+    return TopicState(theta, phi.T)
+
+
 WRONG = {
+    "scale move with a wrong power": (release_pair(1.0), with_a_wrong_scale_move),
     "noise 30 % off": (release_pair(1.0), with_wrong_noise),
     "prior shape 10 % off": (release_pair(1.0), with_wrong_prior),
     "missing taken for zero": (release_pair(1.0, MISSING), with_a_missing_cell_taken_for_zero),

@@ -15,6 +15,7 @@ from countveil.models.exposure import Exposure, ordered_sum
 from countveil.models.gamma_factor import draw_factor_rows
 from countveil.models.parameters import positive_number, whole_number
 from countveil.models.row_work import RowWork
+from countveil.models.scale_move import trade_scale
 from countveil.models.sweep_key import SweepKey
 
 
@@ -116,7 +117,7 @@ class TopicModel:
     def update_from_sums(
         self, state: TopicState, sums: TopicSums, key: SweepKey, row_work: RowWork
     ) -> TopicState:
-        """Both factors given the sums of allocated tokens, theta first, then phi given the new theta."""
+        """Both factors given the sums of allocated tokens: theta, phi given the new theta, then their scales."""
         theta, phi = np.empty(state.theta.shape), np.empty(state.phi.T.shape)
         exposure = sums.exposure.of_rows(state.phi.T, len(theta))
         row_work.run(
@@ -133,6 +134,7 @@ class TopicModel:
                 self.shape, self.rate, sums.column_topic, exposure_of_columns, phi,
             ),
         )  # fmt: skip
+        trade_scale(*key, self.shape, self.rate, theta, phi)
         return TopicState(theta, phi.T)
 
     def log_joint(self, state: TopicState, sums: TopicSums) -> float:

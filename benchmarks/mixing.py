@@ -1,0 +1,52 @@
+"""Effective samples per second: autocorrelation of what is monitored, for exact and bessel.
+
+The bessel method is too slow to run for hundreds of sweeps on all documents, so both chains are run on the same part
+of them, from the same burned-in state; the effective samples per sweep found there are divided by the seconds per
+sweep of the whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from arviz_stats.base import array_stats
+
+import countveil as cv
+from countveil.inference.monitor import Monitor
+from countveil.models.row_work import RowWork
+from engines import Run
+
+N_RATES = 50
+
+
+def samples_per_sweep(
+    release: Any, state: Any, n_topics: int, rows: int, sweeps: int, threads: int
+) -> dict[str, dict[str, float]]:
+    """Per method: effective samples per sweep of the log-likelihood and (median) of 50 random rates."""
+    model = cv.TopicModel(n_topics)
+    part = cv.PrivateCounts(release.dense_block(0, rows)[0], rho=release.rho)
+    started = state._replace(theta=state.theta[:rows].copy())
+    monitor = Monitor(model, part)
+    rng = np.random.default_rng(0)
+    # Random cells among the positive ones: rates of empty cells hardly move.
+    picked = rng.choice(len(part.positive.columns), N_RATES, replace=False)
+    at_row = np.searchsorted(part.positive.row_starts, picked, side="right") - 1
+    at_column = part.positive.columns[picked]
+    found = {}
+    for method in ("exact", "bessel"):
+        run = Run(model, part, method, state=started)
+        log_likelihood, rates = [], []
+        with RowWork(threads) as row_work:
+            run.advance(sweeps // 4, row_work)
+            for _ in range(sweeps):
+                run.advance(1, row_work)
+                log_likelihood.append(monitor.scalars(run.state, None)["log_likelihood"])
+                rates.append(np.log(model.rates_at(run.state, at_row, at_column)))
+        traces = np.array(rates).T
+        each = [float(array_stats.ess(trace[None], method="mean")) / sweeps for trace in traces]
+        found[method] = {
+            "log-likelihood": float(array_stats.ess(np.array(log_likelihood)[None], method="mean")) / sweeps,
+            "50 rates": float(np.median(each)),
+        }
+    return found

@@ -1,0 +1,54 @@
+"""Seconds per sweep of exact, bessel, naive and non-private fits, side by side, after burn-in."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+import countveil as cv
+from countveil.inference.plain_counts import read_plain_counts
+from countveil.models.row_work import RowWork
+from engines import Run, side_by_side
+
+LEVELS = (1.0, 2.0, 3.0)
+
+
+def sweep_times(counts: Any, n_topics: int, threads: int, burn_in: int, rounds: int) -> dict[str, Any]:
+    """Per level: seconds per sweep of each method; the burned-in exact states and releases for later use."""
+    model = cv.TopicModel(n_topics)
+    plain = Run(model, read_plain_counts(counts), "exact")
+    with RowWork(threads) as row_work:
+        plain.advance(burn_in, row_work)
+    found: dict[str, Any] = {"seconds": {}, "states": {}, "releases": {}, "plain": plain}
+    for rho in LEVELS:
+        release = cv.simulate_release(counts, alpha=np.exp(-rho), seed=1)
+        exact, naive = Run(model, release, "exact"), Run(model, release, "naive")
+        with RowWork(threads) as row_work:
+            exact.advance(burn_in, row_work)
+            naive.advance(3, row_work)
+        # The reference starts where the exact chain has arrived: its cost depends on the rates.
+        bessel = Run(model, release, "bessel", state=exact.state)
+        with RowWork(threads) as row_work:
+            bessel.advance(1, row_work)
+        runs = {"exact": (exact, 10), "bessel": (bessel, 1), "naive": (naive, 2), "non-private": (plain, 10)}
+        found["seconds"][rho] = side_by_side(runs, threads, rounds)
+        found["states"][rho], found["releases"][rho] = exact.state, release
+        bessel.engine = None  # its noise rates are 1.6 GB
+    return found
+
+
+def bessel_nanoseconds(release: Any, state: Any, n_topics: int, rows: int = 500) -> float:
+    """Nanoseconds per cell of the bessel method on one thread, on the first rows."""
+    part = cv.PrivateCounts(release.dense_block(0, rows)[0], rho=release.rho)
+    small = state._replace(theta=state.theta[:rows].copy())
+    run = Run(cv.TopicModel(n_topics), part, "bessel", state=small)
+    with RowWork(1) as row_work:
+        run.engine.sums(small, run.key, row_work)
+        times = []
+        for sweep in range(1, 6):
+            began = time.perf_counter()
+            run.engine.sums(small, run.key._replace(sweep=sweep), row_work)
+            times.append(time.perf_counter() - began)
+    return float(np.median(times)) / (rows * part.shape[1]) * 1e9

@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from countveil.counts import PrivateCounts
 from countveil.inference.chains import run_chains
+from countveil.inference.engines import cpu
 from countveil.inference.plain_counts import read_plain_counts
 from countveil.inference.robust import as_if_released
 from countveil.inference.settings import check_settings
 from countveil.inference.unknown_noise import at_alpha, without_alpha
+from countveil.kernels.compiled import is_cold
 from countveil.models import CountModel
 from countveil.models.unknown_noise import UnknownNoise
 from countveil.posterior.posterior import Posterior
@@ -86,6 +89,8 @@ def fit(
     elif labels is not None:
         raise ValueError("labels: expected None for a release, which has its own, got labels")
     seen = data if robust is None else as_if_released(data, robust)
+    if progress and is_cold(Path(cpu.__file__).parent):
+        print("countveil: compiling for this machine, once; about a minute", file=sys.stderr, flush=True)
     draws = run_chains(model, seen, settings, _progress(progress))
     if draws.interrupted:
         kept = len(next(iter(draws.monitored.values()))[0])

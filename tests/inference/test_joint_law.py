@@ -5,6 +5,7 @@ import pytest
 
 from countveil.distributions import release_given_rate
 from countveil.inference.engines.cpu.cells import TopicCells
+from countveil.inference.engines.cpu.integrated import TopicIntegrated
 from countveil.inference.engines.cpu.own_model import OwnModel
 from countveil.inference.engines.cpu.plain import TopicPlain
 from countveil.inference.engines.cpu.tokens import TopicTokens
@@ -73,6 +74,16 @@ def tokens(columns_visited, columns_whole=()):
     return sampler
 
 
+def integrated(columns_visited):
+    """The integrated token engine."""
+
+    def sampler(state, data, key):
+        engine = with_plan(TopicIntegrated(MODEL, data[0]), columns_visited)
+        return engine.sweep(state, key, IN_PLACE)[0]
+
+    return sampler
+
+
 def exact_as_own_model(state, data, key):
     return OwnModel(MODEL, data[0], (ROWS, COLUMNS)).sweep(state, key, IN_PLACE)[0]
 
@@ -98,6 +109,12 @@ SAMPLERS = {
     "tokens, missing cells": (release_pair(1.0, MISSING), tokens([0, 3], [1])),
     "tokens, noise per row": (release_pair(PER_ROW), tokens([2])),
     "tokens, noise per cell": (release_pair(PER_CELL), tokens([2], [1])),
+    "integrated, all proposed": (release_pair(1.0), integrated([])),
+    "integrated, all visited": (release_pair(1.0), integrated([0, 1, 2, 3])),
+    "integrated, much noise": (release_pair(0.2), integrated([1])),
+    "integrated, little noise": (release_pair(3.0), integrated([1, 2])),
+    "integrated, missing cells": (release_pair(1.0, MISSING), integrated([0, 3])),
+    "integrated, noise per row": (release_pair(PER_ROW), integrated([2])),
     "own model": (release_pair(1.0), exact_as_own_model),
     "own model, missing cells": (release_pair(1.0, MISSING), exact_as_own_model),
     "plain": (plain_pair, plain),
@@ -115,7 +132,7 @@ def test_joint_law(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_joint_law_with_many_replicates(name):
     draw_pair, sampler = SAMPLERS[name]
-    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=30_000, sweeps=4, seed=SEED + 2)
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=12_000, sweeps=4, seed=SEED + 2)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -158,7 +175,7 @@ def test_joint_law_of_the_bessel_method(rho):
 @pytest.mark.parametrize("rho", [0.3, 1.0, 3.0])
 def test_joint_law_of_the_bessel_method_with_many_replicates(rho):
     pair = BesselPair(rho)
-    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, replicates=30_000, sweeps=4, seed=SEED + 4)
+    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, replicates=12_000, sweeps=4, seed=SEED + 4)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -172,6 +189,14 @@ def with_wrong_noise(state, data, key):
 
 def with_wrong_prior(state, data, key):
     return TopicCells(TopicModel(TOPICS, shape=1.1, rate=0.7), data[0]).sweep(state, key, IN_PLACE)[0]
+
+
+def with_the_wrong_exposure(state, data, key):
+    """The integrated engine with exposure 1 everywhere."""
+    engine = with_plan(TopicIntegrated(MODEL, data[0]), [0, 1, 2, 3])
+    sums = engine.sums(state, key, IN_PLACE)
+    everywhere = sums._replace(exposure=sums.exposure.observed)
+    return MODEL.update_from_sums(state, everywhere, key, IN_PLACE)
 
 
 def with_a_missing_cell_taken_for_zero(state, data, key):
@@ -197,6 +222,7 @@ WRONG = {
     "noise 30 % off": (release_pair(1.0), with_wrong_noise),
     "prior shape 10 % off": (release_pair(1.0), with_wrong_prior),
     "missing taken for zero": (release_pair(1.0, MISSING), with_a_missing_cell_taken_for_zero),
+    "integrated with the wrong exposure": (release_pair(1.0), with_the_wrong_exposure),
     "naive": (release_pair(1.0), taking_noise_for_counts),
 }
 

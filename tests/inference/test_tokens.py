@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import countveil as cv
+from countveil.inference.engines.choose import choose_engine
 from countveil.inference.engines.cpu.cells import TopicCells
 from countveil.inference.engines.cpu.codes import LARGE, code_matrix
+from countveil.inference.engines.cpu.integrated import TopicIntegrated
 from countveil.inference.engines.cpu.plan import make_plan, plan_of
 from countveil.inference.engines.cpu.tokens import TopicTokens
 from countveil.inference.engines.cpu.word_tables import draw_words, word_tables
@@ -126,8 +129,8 @@ def test_one_sweep_has_the_law_of_the_reference(problem, plan):
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, plan):
     state, data = PROBLEMS[problem]
-    reference = draw_sums(TopicCells(MODEL, data), state, 60_000, 0)
-    found = draw_sums(with_plan(TopicTokens(MODEL, data), *PLANS[plan]), state, 60_000, 10**6)
+    reference = draw_sums(TopicCells(MODEL, data), state, 25_000, 0)
+    found = draw_sums(with_plan(TopicTokens(MODEL, data), *PLANS[plan]), state, 25_000, 10**6)
     assert two_sample_pvalue(reference, found) > FALSE_ALARM
 
 
@@ -181,6 +184,32 @@ def test_sums_do_not_depend_on_how_rows_are_split(visited, whole):
         assert np.array_equal(whole.row_topic, split.row_topic)
         assert np.array_equal(whole.column_topic, split.column_topic)
     assert whole.row_topic.sum() == whole.column_topic.sum() > 0
+
+
+@pytest.mark.parametrize("visited", [[], [0, 5, 17], list(range(30))])
+def test_integrated_sums_do_not_depend_on_how_rows_are_split(visited):
+    rng = np.random.default_rng(SEED)
+    values = rng.poisson(0.5, (100, 30)) + rng.geometric(0.6, (100, 30)) - rng.geometric(0.6, (100, 30))
+    data = observations(values, 1.0, missing=rng.random((100, 30)) < 0.1)
+    model, state = TopicModel(4), TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
+    engine = with_plan(TopicIntegrated(model, data), visited)
+    key = SweepKey(np.uint64(3), 1, 9)
+    whole = engine.sweep(state, key, IN_PLACE)[0]
+    for work in (Splits(1), Splits(7), Splits(33), RowWork(2), RowWork(5)):
+        with work:
+            split = engine.sweep(state, key, work)[0]
+        assert np.array_equal(whole.theta, split.theta)
+        assert np.array_equal(whole.phi, split.phi)
+
+
+def test_integrating_is_chosen_where_noise_is_strong():
+    release = cv.PrivateCounts(VALUES, rho=0.5)
+    assert isinstance(choose_engine(MODEL, release, "exact", "auto"), TopicIntegrated)
+    assert isinstance(choose_engine(MODEL, release, "exact", "tokens"), TopicTokens)
+    assert isinstance(choose_engine(MODEL, cv.PrivateCounts(VALUES, rho=2.0), "exact", "auto"), TopicTokens)
+    assert isinstance(
+        choose_engine(MODEL, cv.PrivateCounts(VALUES, rho=PER_CELL), "exact", "auto"), TopicTokens
+    )
 
 
 def test_missing_cells_take_no_tokens():

@@ -127,7 +127,7 @@ def test_states_are_those_of_the_model(posterior):
     np.testing.assert_array_equal(states[31].phi, group["phi"][1, 1])
 
 
-def test_only_a_matrix_has_rows_and_columns(own):
+def test_more_than_two_axes(own):
     class Flat(type(own.model)):
         dims = {"level": (), "overall": ()}  # noqa: RUF012
 
@@ -143,8 +143,12 @@ def test_only_a_matrix_has_rows_and_columns(own):
     release = cv.PrivateCounts(np.ones((3, 2, 2), int), rho=1.0, labels=(list("abc"), None, list("xy")))
     tensor = cv.fit(Flat(2), release, sweeps=8, thin=1, seed=1, progress=False)
     for method in (tensor.rates, tensor.true_counts):
-        with pytest.raises(ValueError, match="expected a posterior of a matrix, got one of 3 axes"):
-            method()
+        assert tuple(method().sizes.values()) == (3, 2, 2)
+        some = method(["c"], (None, ["y"]))
+        assert tuple(some.sizes.values()) == (1, 2, 1)
+        assert some[list(some.sizes)[2]].to_numpy().tolist() == ["y"]
+        with pytest.raises(ValueError, match="columns: expected None or a tuple of 2 choices"):
+            method(columns=["y"])
     assert next(tensor.iter_rates())[1].shape == (3, 2, 2)
     assert next(tensor.iter_rate_draws())[1].shape == (8, 3, 2, 2)
     assert "rate[a, 0, x]" in tensor.summary(2).index

@@ -1,10 +1,12 @@
-"""``countveil fit topics``: a release in, a run out."""
+"""``countveil fit MODEL``: a release in, a run out."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from countveil.cli.fit_models import add_other_models, findings_of, model_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +17,7 @@ _FIT = """\
 Fit a model to a release: draw what the true counts and their structure may be,
 given the noisy ones.
 
-Models: topics (countveil fit topics --help)."""
+Models: topics, communities, tensor, factorization (countveil fit topics --help)."""
 
 _DESCRIPTION = """\
 Find topics in a release, or in plain counts.
@@ -48,17 +50,42 @@ def configure(commands: Any) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     models = fit.add_subparsers(dest="model", required=True, metavar="MODEL")
+    parser = _model_parser(
+        models, "topics", "topics of documents, by Poisson factorization", _DESCRIPTION, _EXAMPLE
+    )
+    parser.add_argument("--topics", type=int, default=20, metavar="K", help="number of topics (default 20)")
+    parser.add_argument(
+        "--words", type=int, default=10, metavar="N", help="words of a topic to print (default 10)"
+    )
+    _common_options(parser)
+    add_other_models(models, _model_parser, _finish)
+    return parser
+
+
+def _finish(parser: Any) -> None:
+    """What `main` does for the one parser it is given."""
+    _common_options(parser)
+    parser.add_argument("--debug", action="store_true", help="show the whole traceback of an error")
+    parser.set_defaults(run=run)
+
+
+def _model_parser(models: Any, name: str, summary: str, description: str, example: str) -> Any:
     parser = models.add_parser(
-        "topics",
-        help="topics of documents, by Poisson factorization",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
+        name,
+        help=summary,
+        description=description,
+        epilog=example,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("release", metavar="RELEASE", help="the release; with --plain a file of plain counts")
+    parser.add_argument(
+        "-o", "--output", metavar="RUN", required=True, help="the folder to write, which must not exist yet"
+    )
+    return parser
+
+
+def _common_options(parser: Any) -> None:
     add = parser.add_argument
-    add("release", metavar="RELEASE", help="the release; with --plain a file of plain counts")
-    add("-o", "--output", metavar="RUN", required=True, help="the folder to write, which must not exist yet")
-    add("--topics", type=int, default=20, metavar="K", help="number of topics (default 20)")
     add("--shape", type=float, default=0.1, help="of the gamma priors; below 1 is sparse (default 0.1)")
     add("--rate", type=float, default=1.0, help="of the gamma priors (default 1)")
     add("--sweeps", type=int, default=1000, metavar="N", help="length of each chain (default 1000)")
@@ -73,9 +100,8 @@ def configure(commands: Any) -> argparse.ArgumentParser:
         help="exact (default); bessel, the paper's sampler; naive, which takes noise for counts and is biased",
     )
     add("--threads", type=int, metavar="N", help="default: all cores; draws do not depend on it")
-    add("--words", type=int, default=10, metavar="N", help="words of a topic to print (default 10)")
     add("--quiet", action="store_true", help="print nothing but errors")
-    plain = parser.add_argument_group("plain counts (ordinary, non-private topics)")
+    plain = parser.add_argument_group("plain counts (ordinary, non-private factorization)")
     add = plain.add_argument
     add(
         "--plain",
@@ -86,7 +112,6 @@ def configure(commands: Any) -> argparse.ArgumentParser:
     add("--long", metavar="ROW,COLUMN,COUNT", help="it is a long table with these columns")
     add("--rows", metavar="FILE", help="row labels, one per line")
     add("--columns", metavar="FILE", help="column labels, one per line (the vocabulary, say)")
-    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -96,15 +121,18 @@ def run(arguments: argparse.Namespace) -> int:
 
     from countveil.counts import load_release
     from countveil.fitting import fit
-    from countveil.models import TopicModel
 
     _check_output(Path(arguments.output))
-    model = TopicModel(arguments.topics, arguments.shape, arguments.rate)
+    model = model_of(arguments)
     if not arguments.plain:
         given = [f"--{name}" for name in ("index", "long", "rows", "columns") if getattr(arguments, name)]
         if given:
             raise ValueError(f"{', '.join(given)}: expected --plain beside it; a release has its own labels")
-    data = _plain_counts(arguments) if arguments.plain else load_release(arguments.release)
+    labels = None
+    if arguments.plain:
+        data, labels = _plain_counts(arguments)
+    else:
+        data = load_release(arguments.release)
     with warnings.catch_warnings():
         # That it was interrupted is said below, in words of this command.
         warnings.filterwarnings("ignore", message="interrupted", category=UserWarning)
@@ -119,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
             method=arguments.method,
             threads=arguments.threads,
             progress=not arguments.quiet,
+            labels=labels,
         )
     posterior.save(arguments.output)
     interrupted = json.loads(posterior.tree.attrs["settings"])["interrupted"]
@@ -137,9 +166,9 @@ def _check_output(target: Path) -> None:
         )
 
 
-def _plain_counts(arguments: argparse.Namespace) -> pd.DataFrame:
+def _plain_counts(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """The counts, and their labels axis by axis."""
     import numpy as np
-    import pandas as pd
 
     from countveil.cli.label_file import read_label_file
     from countveil.counts.form import Form
@@ -156,11 +185,10 @@ def _plain_counts(arguments: argparse.Namespace) -> pd.DataFrame:
         index=arguments.index,
     )
     given = read_given(arguments.release, form)
-    if len(given.counts.shape) != 2:
+    if arguments.model == "topics" and len(given.counts.shape) != 2:
         raise ValueError(f"counts: expected a matrix for topics, got {len(given.counts.shape)} axes")
     values = np.concatenate([rows for *_, rows in blocks_of(given.counts)])
-    rows, columns = given.labels
-    return pd.DataFrame(values, index=rows, columns=columns)
+    return values.reshape(given.counts.shape), given.labels
 
 
 def _is_release(path: str) -> bool:
@@ -187,9 +215,14 @@ def _report(posterior: Posterior, arguments: argparse.Namespace, interrupted: bo
     print(table.rename(index=_short).to_string(float_format="{:.4g}".format))
     print(_verdict(table))
     print()
-    print(posterior.topics(arguments.words))
-    print()
-    print(f"Wrote {arguments.output}. Tables: countveil topics {arguments.output} --csv topics.csv")
+    findings = findings_of(posterior, arguments)
+    if findings:
+        print(findings)
+        print()
+    tables = f"countveil topics {arguments.output} --csv topics.csv"
+    if arguments.model != "topics":
+        tables = f"countveil.load_posterior({arguments.output!r}) in Python"
+    print(f"Wrote {arguments.output}. Tables: {tables}")
 
 
 def _short(name: str, length: int = 46) -> str:

@@ -3,19 +3,32 @@
 ======================== ====================================================================
 ``mean_absolute_error``  how far rates are from counts; flatters silence
 ``log_score``            how probable the counts are under the posterior; does not
+``log_likelihood``       how probable the fitted data are, draw by draw, for ArviZ's ``loo``
+``held_out_log_score``   how probable cells are that were hidden from the fit
 ``npmi``                 how much a topic's words attract each other, in [-1, 1]
 ``coherence``            the same by Mimno et al. (2011), a sum of logarithms
 ``top_words``            the words by which a topic is shown and scored
 ======================== ====================================================================
 
-These functions see true counts. Their results are not private: they are for studies, in which the truth is
-at hand, and for a data holder who wants to know what privacy costs.
+Functions that see true counts give results that are not private: they are for studies, in which the truth is
+at hand, and for a data holder who wants to know what privacy costs. ``log_likelihood`` and
+``held_out_log_score`` of a release see the release alone.
 """
 
 from countveil.evaluation.coherence import coherence
+from countveil.evaluation.held_out_log_score import held_out_log_score
+from countveil.evaluation.log_likelihood import log_likelihood
 from countveil.evaluation.log_score import log_score
 from countveil.evaluation.mean_absolute_error import mean_absolute_error
 from countveil.evaluation.npmi import npmi
 from countveil.evaluation.top_words import top_words
 
-__all__ = ["coherence", "log_score", "mean_absolute_error", "npmi", "top_words"]
+__all__ = [
+    "coherence",
+    "held_out_log_score",
+    "log_likelihood",
+    "log_score",
+    "mean_absolute_error",
+    "npmi",
+    "top_words",
+]

@@ -10,12 +10,16 @@ import numpy as np
 from countveil.counts import PrivateCounts
 from countveil.inference.draws import Draws, DrawStore, check_dims
 from countveil.inference.engines.choose import choose_engine
+from countveil.inference.engines.engine import Engine
+from countveil.inference.modelled_part import modelled_part
 from countveil.inference.monitor import Monitor
 from countveil.inference.plain_counts import PlainCounts
 from countveil.inference.settings import Settings
+from countveil.inference.unknown_noise import NoiseMonitor, NoiseSweep
 from countveil.models.count_model import CountModel
 from countveil.models.row_work import RowWork
 from countveil.models.sweep_key import SweepKey
+from countveil.models.unknown_noise import UnknownNoise
 
 
 def run_chains(
@@ -29,8 +33,8 @@ def run_chains(
     The chains go in step, so that after Ctrl-C all of them have the same number of draws: what was kept until
     then is returned, marked as interrupted, as long as there is any.
     """
-    engine = choose_engine(model, data, settings.method, settings.engine)
-    monitor = Monitor(model, data)
+    data = modelled_part(model, data)
+    engine, monitor = _parts(model, data, settings)
     store = DrawStore(settings)
     # Sweep 0 is the start; sweeps count from 1.
     keys = [SweepKey(np.uint64(settings.seed), chain, 0) for chain in range(settings.chains)]
@@ -52,3 +56,12 @@ def run_chains(
             raise
         interrupted = True
     return store.draws(time.perf_counter() - began, interrupted)
+
+
+def _parts(
+    model: CountModel, data: PrivateCounts | PlainCounts, settings: Settings
+) -> tuple[Engine, Monitor | NoiseMonitor]:
+    if isinstance(model, UnknownNoise):
+        engine = NoiseSweep(model, data, settings.method, settings.engine)
+        return engine, NoiseMonitor(model, engine.data)
+    return choose_engine(model, data, settings.method, settings.engine), Monitor(model, data)

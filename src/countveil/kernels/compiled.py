@@ -56,6 +56,11 @@ def cache_folder(sources: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="countveil-"))
 
 
+def is_cold(sources: Path) -> bool:
+    """Whether nothing compiled from ``sources`` has been kept yet: the first call will compile, for a while."""
+    return next(cache_folder(sources).glob("**/*.nbi"), None) is None
+
+
 @cache
 def source_hash(sources: Path) -> str:
     """Hash of every Python file in the kernels and in ``sources``, and of the versions that matter."""

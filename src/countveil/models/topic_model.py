@@ -13,6 +13,7 @@ from countveil.kernels.gamma import SMALLEST
 from countveil.models.count_model import Data
 from countveil.models.exposure import Exposure, ordered_sum
 from countveil.models.gamma_factor import draw_factor_rows
+from countveil.models.kept_exposure import KeptExposure
 from countveil.models.parameters import positive_number, whole_number
 from countveil.models.row_work import RowWork
 from countveil.models.scale_move import trade_scale
@@ -34,7 +35,7 @@ class TopicSums(NamedTuple):
 
     row_topic: np.ndarray  # int64 (rows, topics)
     column_topic: np.ndarray  # int64 (columns, topics)
-    exposure: Exposure
+    exposure: Exposure | KeptExposure
 
 
 @dataclass(frozen=True)

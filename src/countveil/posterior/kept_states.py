@@ -44,6 +44,11 @@ class KeptStates:
         ``product`` multiplies the factors of a factorization: ``ordered_product`` where every bit counts.
         """
         chosen = slice(None) if columns is None else columns
+        if getattr(self._model, "unfolds", False):
+            for state in self:
+                theta, phi = self._model.unfold(state)
+                yield product(theta[rows], phi[:, chosen])
+            return
         if not isinstance(self._model, TopicModel):
             for state in self:
                 yield self._own_rates(state, rows)[:, chosen]

@@ -14,13 +14,18 @@ import pandas as pd
 import xarray as xr
 
 from countveil.counts import PrivateCounts
+from countveil.inference.modelled_part import modelled_part
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import PlainCounts
 from countveil.inference.rates import rates_at
-from countveil.models import TopicModel
+from countveil.models import CommunityModel, TensorModel, TopicModel
 from countveil.models.parameters import whole_number
+from countveil.posterior.aligned_communities import AlignedCommunities
+from countveil.posterior.aligned_components import AlignedComponents
 from countveil.posterior.aligned_topics import AlignedTopics
 from countveil.posterior.axis_names import free_names
+from countveil.posterior.chosen_cells import chosen_cells
+from countveil.posterior.components import Components
 from countveil.posterior.diagnostics import summarize
 from countveil.posterior.interval import check_interval, tails_of
 from countveil.posterior.kept_states import KeptStates, blocks_of
@@ -107,9 +112,13 @@ class Posterior:
         return iter(self._kept)
 
     def rates(self, rows: Any = None, columns: Any = None) -> xr.DataArray:
-        """Posterior mean of the Poisson rates of the chosen cells, as a labelled array of at most 1 GB."""
-        kept = self._with_model("rates", matrix=True)
-        r, c = self._positions(rows, columns)
+        """Posterior mean of the Poisson rates of the chosen cells, as a labelled array of at most 1 GB.
+
+        Beyond two axes ``columns`` is a tuple of choices, one for each further axis.
+        """
+        kept = self._with_model("rates")
+        chosen = chosen_cells(rows, columns, self._labels, self._shape)
+        r, c = chosen.rows, chosen.columns
         if 8 * len(r) * len(c) > LARGEST_ARRAY:
             raise ValueError(
                 f"rows, columns: expected at most {LARGEST_ARRAY // 8:,} cells, got {len(r) * len(c):,}; "
@@ -119,7 +128,8 @@ class Posterior:
         for block in blocks_of(len(r), len(c)):
             mean[block] = kept.mean_rates(r[block], c)
         dims = free_names(self._axes, {"rate"})
-        return xr.DataArray(mean, self._coordinates(dims, r, c), dims, name="rate")
+        values = mean.reshape(chosen.shape)
+        return xr.DataArray(values, self._coordinates(dims, *chosen.places), dims, name="rate")
 
     def iter_rates(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Posterior mean rates of all cells, block by block of rows: (slice of rows, array)."""
@@ -145,33 +155,59 @@ class Posterior:
         return self._aligned("topics").topics(n_words, check_interval(interval), self._axis_labels(1))
 
     def memberships(self, rows: Any = None, *, interval: float = 0.9) -> xr.Dataset:
-        """Each row's shares of the topics (the topics in the order of ``topics()``), with intervals."""
-        interval, aligned = check_interval(interval), self._aligned("memberships")
+        """Each row's shares of the topics (the topics in the order of ``topics()``), with intervals.
+
+        Of a community model: each actor's shares of the communities, in the order of ``blocks()``.
+        """
+        interval = check_interval(interval)
+        aligned: AlignedTopics | AlignedCommunities
+        if isinstance(self.model, CommunityModel):
+            aligned = self._communities
+        else:
+            aligned = self._aligned("memberships")
         chosen = positions("rows", rows, self._labels[0], self._shape[0])
         return aligned.memberships(chosen, interval, self._axis_labels(0)[chosen])
+
+    def blocks(self, *, interval: float = 0.9) -> xr.Dataset:
+        """Communities, largest first: expected counts from each to each, with intervals.
+
+        ``agreement`` says how alike a community is in two different draws (1 = the same, 0 = no common actor).
+        """
+        interval = check_interval(interval)
+        self._expect("blocks", CommunityModel)
+        return self._communities.blocks(interval)
+
+    def components(self, n_labels: int = 5, *, interval: float = 0.9) -> Components:
+        """Components of a tensor, largest first: for each axis their labels with intervals."""
+        n_labels, interval = whole_number("n_labels", n_labels, 1), check_interval(interval)
+        self._expect("components", TensorModel)
+        labels = [self._axis_labels(axis) for axis in range(len(self._shape))]
+        return self._components.components(n_labels, interval, labels)
 
     def true_counts(self, rows: Any = None, columns: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """The posterior of the true counts of chosen cells: mean, interval, probability of being positive.
 
         This is not the posterior of the rates: given the release, E[count] and E[rate] differ. A run by the
-        naive method takes the clamped release for the truth, and says so here.
+        naive method takes the clamped release for the truth, and says so here. Cells that the model leaves out
+        (the diagonal of a network) count as missing. Beyond two axes ``columns`` is a tuple of choices.
         """
-        interval, kept = check_interval(interval), self._with_model("true_counts", matrix=True)
+        interval, kept = check_interval(interval), self._with_model("true_counts")
         if self._data is None:
             raise ValueError(
                 "true_counts: expected the counts of this run, got none: plain counts are not saved"
             )
-        r, c = self._positions(rows, columns)
+        chosen = chosen_cells(rows, columns, self._labels, self._shape)
+        r, c = chosen.rows, chosen.columns
         names = ("mean", "low", "high", "positive")
         if 8 * len(names) * len(r) * len(c) > LARGEST_ARRAY:
             most = LARGEST_ARRAY // (8 * len(names))
             raise ValueError(f"rows, columns: expected at most {most:,} cells, got {len(r) * len(c):,}")
         naive = self.settings["method"] == "naive"
-        data = observe(self._data, as_plain=naive)
+        data = observe(modelled_part(self.model, self._data), as_plain=naive)
         found = summarize_counts(kept, data, self._seed, r, c, tails_of(interval))
         dims = free_names(self._axes, names)
-        arrays = {name: (dims, values) for name, values in zip(names, found, strict=True)}
-        return xr.Dataset(arrays, self._coordinates(dims, r, c), {"interval": interval})
+        arrays = {n: (dims, values.reshape(chosen.shape)) for n, values in zip(names, found, strict=True)}
+        return xr.Dataset(arrays, self._coordinates(dims, *chosen.places), {"interval": interval})
 
     def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> pd.DataFrame:
         """Convergence and precision of quantities that do not depend on labels.
@@ -223,6 +259,29 @@ class Posterior:
         theta, phi = (group[name].to_numpy() for name in ("theta", "phi"))
         return AlignedTopics(theta.reshape(-1, *theta.shape[2:]), phi.reshape(-1, *phi.shape[2:]), self._axes)
 
+    @cached_property
+    def _communities(self) -> AlignedCommunities:
+        theta, pi = self._draws("theta", "pi")
+        return AlignedCommunities(theta, pi, self._axes)
+
+    @cached_property
+    def _components(self) -> AlignedComponents:
+        factors = self._draws(*(f"factor{axis}" for axis in range(len(self._shape))))
+        core = self._draws("core")[0] if self.model.core is not None else None
+        return AlignedComponents(factors, core, self._axes)
+
+    def _draws(self, *fields: str) -> list[np.ndarray]:
+        """Draws of all chains, one after the other."""
+        found = (self.tree["posterior"][field].to_numpy() for field in fields)
+        return [values.reshape(-1, *values.shape[2:]) for values in found]
+
+    def _expect(self, what: str, kind: type) -> None:
+        self._with_model(what)
+        if not isinstance(self.model, kind):
+            raise TypeError(
+                f"{what}: expected the posterior of a {kind.__name__}, got {type(self.model).__name__}"
+            )
+
     def _aligned(self, what: str) -> AlignedTopics:
         self._with_model(what)
         if not isinstance(self.model, TopicModel):
@@ -231,20 +290,12 @@ class Posterior:
             )
         return self._alignment
 
-    def _with_model(self, what: str, matrix: bool = False) -> KeptStates:
+    def _with_model(self, what: str) -> KeptStates:
         if self.model is None:
             raise ValueError(
                 f"{what}: expected the model of this run, got none; load_posterior(path, model=...)"
             )
-        if matrix and len(self._shape) != 2:
-            raise ValueError(f"{what}: expected a posterior of a matrix, got one of {len(self._shape)} axes")
         return self._kept
-
-    def _positions(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
-        return (
-            positions("rows", rows, self._labels[0], self._shape[0]),
-            positions("columns", columns, self._labels[1], self._shape[1]),
-        )
 
     def _axis_labels(self, axis: int) -> np.ndarray:
         labels = self._labels[axis]

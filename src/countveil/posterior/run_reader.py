@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from countveil.models import TopicModel
-from countveil.models.topic_model import TopicState
 from countveil.posterior.checksum import checksum
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.posterior_file_error import PosteriorFileError
 from countveil.posterior.release_group import unpack_release
+from countveil.posterior.stored_models import state_type_of, stored_model
 from countveil.posterior.tree import FORMAT, VERSION
 
 
@@ -48,7 +47,7 @@ def load_posterior(path: str | os.PathLike[str], model: Any = None, *, state_typ
             name: json.loads(tree.attrs[name])
             for name in ("settings", "model", "axes", "dims", "shape", "labelled", "fields")
         }
-        stored = _stored_model(attributes["model"])
+        stored = stored_model(attributes["model"])
         labels = _labels(tree, attributes["dims"], attributes["labelled"])
     except (PosteriorFileError, MemoryError):
         raise
@@ -62,7 +61,7 @@ def load_posterior(path: str | os.PathLike[str], model: Any = None, *, state_typ
     if model is not None and stored is None:
         _check_model(model, attributes["model"]["name"], fields)
     if state_type is None:
-        state_type = TopicState if stored is not None else namedtuple("State", fields)
+        state_type = namedtuple("State", fields) if stored is None else state_type_of(stored)
     axes, shape = tuple(attributes["axes"]), tuple(attributes["shape"])
     seed = attributes["settings"]["seed"]
     return Posterior(
@@ -116,12 +115,6 @@ def _as_fitted(tree: xr.DataTree) -> xr.DataTree:
 def _labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> tuple[np.ndarray | None, ...]:
     found = tree["posterior"].coords
     return tuple(found[dim].to_numpy() if has else None for dim, has in zip(dims, labelled, strict=True))
-
-
-def _stored_model(described: dict[str, Any]) -> TopicModel | None:
-    if described["name"] == "countveil.TopicModel":
-        return TopicModel(**described["settings"])
-    return None
 
 
 def _check_model(model: Any, name: str, fields: list[str]) -> None:

@@ -13,9 +13,9 @@ import xarray as xr
 
 from countveil import __version__
 from countveil.inference.draws import Draws
-from countveil.models import TopicModel
 from countveil.posterior.axis_names import free_names
 from countveil.posterior.readable_labels import readable_labels
+from countveil.posterior.stored_models import describe_ours
 
 FORMAT = "countveil-run"
 VERSION = 1
@@ -83,12 +83,13 @@ def make_tree(
 
 def describe_model(model: Any) -> dict[str, Any]:
     """Name and settings of a model: enough to build one of ours again, a note for a user's own."""
+    ours = describe_ours(model)
+    if ours is not None:
+        return ours
     settings = {}
     if is_dataclass(model) and not isinstance(model, type):
         settings = {name: _plain(getattr(model, name)) for name in model.__dataclass_fields__}
-    ours = type(model) is TopicModel
-    name = "countveil.TopicModel" if ours else type(model).__name__
-    return {"name": name, "settings": {k: v for k, v in settings.items() if v is not None}}
+    return {"name": type(model).__name__, "settings": {k: v for k, v in settings.items() if v is not None}}
 
 
 def _plain(value: Any) -> bool | int | float | str | None:
@@ -112,8 +113,12 @@ def _dims_of(
         raise ValueError(
             f"model.dims: expected {len(lengths)} dimension names for {field!r}, got {dims.get(field)}"
         )
-    known: tuple[str, ...] = axes
-    if len(axes) == 2 and any(dim in ("row", "column") for each in dims.values() for dim in each):
+    known: tuple[str, ...] = getattr(model, "output_dims", axes)
+    if (
+        known is axes
+        and len(axes) == 2
+        and any(dim in ("row", "column") for each in dims.values() for dim in each)
+    ):
         known = ("row", "column")
     found: list[int | str] = []
     for dim, length in zip(dims[field], lengths, strict=True):

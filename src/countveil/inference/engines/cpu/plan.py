@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     cells: VisitedCells  # of the visited columns, and of those visited as a whole, which are in neither list
 
 
-def make_plan(data: Observations, n_topics: int) -> Plan:
+def make_plan(data: Observations, n_topics: int, integrated: bool = False) -> Plan:
     """Visit cells where they cost less than the tokens that would be proposed on them.
 
     Positive cells receive tokens/alpha proposals; a column's cells x <= 0 share alpha*tokens, which is more than
@@ -47,7 +47,8 @@ def make_plan(data: Observations, n_topics: int) -> Plan:
     with np.errstate(over="ignore"):
         visited = positive * visit < tokens * np.exp(highest).mean() * PROPOSE
     whole = visited & (others * visit < tokens * np.exp(-lowest).mean() * PROPOSE)
-    return plan_of(data, visited, whole)
+    # Where cells x <= 0 are integrated out nobody visits them.
+    return plan_of(data, visited, whole & (not integrated))
 
 
 def plan_of(data: Observations, visited: np.ndarray, whole: np.ndarray) -> Plan:

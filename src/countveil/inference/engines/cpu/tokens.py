@@ -91,7 +91,7 @@ class TopicTokens:
 
 
 @compiled
-def _draw_tokens(
+def draw_tokens(
     stream, d, scale, theta, mass, heavy_mass, n_heavy, per_weight, slots, token_column, token_topic
 ):
     """All tokens of row d at once: per topic Poisson(scale * theta_dk * mass_k), each with a column by weight.
@@ -117,7 +117,7 @@ def _draw_tokens(
 
 
 @compiled
-def _sift(n_tokens, token_column, token_topic, codes, positive):
+def sift(n_tokens, token_column, token_topic, codes, positive):
     """Keep the tokens on positive (or else on non-positive) observed cells; returns how many there are."""
     kept = 0
     for i in range(n_tokens):
@@ -212,11 +212,11 @@ def _propose_rows(
             open_codes(d, row_starts, columns, values, missing_starts, missing_columns, codes)
         if proposed_slots.shape[1]:
             rho = highest_rho[d]
-            n, token_column, token_topic, stream = _draw_tokens(
+            n, token_column, token_topic, stream = draw_tokens(
                 stream, d, math.exp(rho), theta, proposed_mass, proposed_heavy_mass, proposed_n_heavy,
                 proposed_per_weight, proposed_slots, token_column, token_topic,
             )  # fmt: skip
-            n = _sift(n, token_column, token_topic, codes, True)
+            n = sift(n, token_column, token_topic, codes, True)
             if by_cell:
                 n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho, d, 1.0)
             stream = _accept_or_redraw(
@@ -231,11 +231,11 @@ def _propose_rows(
                 else (visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots)
             )
             if slots.shape[1]:
-                n, token_column, token_topic, stream = _draw_tokens(
+                n, token_column, token_topic, stream = draw_tokens(
                     stream, d, math.exp(-rho), theta, mass, heavy_mass, n_heavy, per_weight, slots,
                     token_column, token_topic,
                 )  # fmt: skip
-                n = _sift(n, token_column, token_topic, codes, False)
+                n = sift(n, token_column, token_topic, codes, False)
                 if by_cell:
                     n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho, d, -1.0)
                 _add_tokens(d, n, token_column, token_topic, row_topic, column_topic)

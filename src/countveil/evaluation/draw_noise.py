@@ -1,0 +1,30 @@
+"""The noise that every kept draw of a posterior goes with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from countveil.counts import PrivateCounts
+from countveil.inference.modelled_part import modelled_part
+from countveil.inference.observations import Observations, observe
+from countveil.inference.plain_counts import PlainCounts
+from countveil.posterior.posterior import Posterior
+
+
+def observed_by(posterior: Posterior, data: PrivateCounts | PlainCounts) -> Observations:
+    """``data`` as the posterior's model sees it: what it leaves out is missing, and plain counts of a robust fit
+    are seen as if released.
+    """
+    observations = observe(modelled_part(posterior.model, data))
+    robust = posterior.tree["posterior"].attrs.get("robust")
+    if robust is not None and not observations.noisy:
+        return observations._replace(row_rho=np.full(observations.n_rows, -np.log(robust)))
+    return observations
+
+
+def rho_of_draws(posterior: Posterior) -> np.ndarray | None:
+    """-log(alpha) of every draw, (draws), where alpha was inferred; else None: the release says it."""
+    found = posterior.tree["posterior"]
+    if "alpha" not in found or "alpha" in posterior._state_type._fields:
+        return None
+    return -np.log(found["alpha"].to_numpy().reshape(-1))

@@ -1,0 +1,411 @@
+"""What all Poisson factorizations share: mu = einsum(spec, factors), gamma priors, exact Gibbs updates.
+
+Given the tokens, the entry of a factor that stands at one term is Gamma(shape + its tokens, rate + exposure), its
+exposure the sum over observed cells of the product of all other terms. Factors are drawn one after the other; one
+that stands on two axes is drawn row after row (``tied_factor``).
+
+**Unfolding.** Where the first axis d stands at one term F alone, mu[d, rest] = sum_l F[d, l] Phi[l, rest]: a topic
+model with l for its topics. The engines for topic models draw the true counts and allocate them to l; the sums
+n[l, rest] are then plain counts of the einsum of all other terms, to be shared out over the remaining indices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from countveil.kernels.gamma import SMALLEST
+from countveil.models.contraction import contract
+from countveil.models.count_model import Data
+from countveil.models.exposure import Exposure
+from countveil.models.factor_draws import draw_factor, draw_symmetric_factor, draw_tied_factor
+from countveil.models.factor_state import state_type
+from countveil.models.layout import Layout
+from countveil.models.listed_exposure import ListedExposure, cheaper_exposure
+from countveil.models.pair_cells import PairCells, pair_cells
+from countveil.models.prior import Prior
+from countveil.models.row_work import RowWork
+from countveil.models.scale_moves import trade_along
+from countveil.models.share_tokens import cell_rates, share_tokens
+from countveil.models.spec import Spec
+from countveil.models.sweep_key import SweepKey
+from countveil.models.topic_model import TopicState, TopicSums
+
+
+class FactorSums(NamedTuple):
+    """Tokens of every entry of every factor, and which cells were observed."""
+
+    tokens: list[np.ndarray]  # int64, one array per factor
+    exposure: Exposure | ListedExposure
+    pairs: Mapping[str, PairCells]  # the same cells, for every factor on two axes
+
+
+class FactorModel:
+    """A model by its spec; a subclass says which one, and with which priors."""
+
+    @property
+    def _spec(self) -> Spec:
+        raise NotImplementedError
+
+    @property
+    def _sizes(self) -> Mapping[str, int]:
+        """Sizes of the summed letters."""
+        raise NotImplementedError
+
+    def _prior(self, name: str) -> Prior:
+        raise NotImplementedError
+
+    @property
+    def _fixed(self) -> Mapping[str, np.ndarray]:
+        """Factors held fixed."""
+        return {}
+
+    @property
+    def _start(self) -> Mapping[str, np.ndarray]:
+        """Factors with a given start."""
+        return {}
+
+    @property
+    def dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Letters of the spec; those of the output are axes of the data (``output_dims``)."""
+        return {name: tuple(self._spec.term(name)) for name in self._spec.factors}
+
+    @property
+    def output_dims(self) -> tuple[str, ...]:
+        """The names by which ``dims`` calls the axes of the data."""
+        return tuple(self._spec.output)
+
+    @property
+    def state_type(self) -> Any:
+        """The class of its states: a NamedTuple of the factors."""
+        return state_type(self._spec.factors)
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether the first axis stands at one term alone."""
+        return self._spec.first is not None
+
+    @property
+    def n_topics(self) -> int:
+        """Number of topics of the unfolded model."""
+        spec = self._spec
+        assert spec.first is not None
+        return math.prod(self._sizes[c] for c in spec.terms[spec.first] if c != spec.output[0])
+
+    def left_out(self, shape: tuple[int, ...]) -> tuple[np.ndarray, ...] | None:
+        """Cells that are no part of the model: one index array per axis; None if all are part of it."""
+        return None
+
+    def init(self, data: Data, rng: np.random.Generator) -> Any:
+        """Exponential factors, scaled alike so that the total rate is the data's (unbiased) total."""
+        layout = self._layout(self._checked_shape(data.shape))
+        found, free = [], 0
+        for name, shape in zip(self._spec.factors, layout.shapes, strict=True):
+            given = self._fixed.get(name, self._start.get(name))
+            if given is None:
+                drawn = np.maximum(self._first_values(name, shape, rng), SMALLEST)
+                found.append(_mirrored(drawn) if self._prior(name).symmetric else drawn)
+                free += len(self._spec.places(name))
+            elif given.shape != shape:
+                kind = "fixed" if name in self._fixed else "start"
+                raise ValueError(f"{kind}: expected shape {shape} for {name!r}, got {given.shape}")
+            else:
+                found.append(np.array(given))
+        # Noise can push the estimated total below zero; one count per hundred cells is a start anywhere.
+        mean_rate = max(data.total() / max(data.n_observed, 1), 0.01)
+        now = self._total(layout, found) / math.prod(data.shape)
+        if free and now > 0:
+            scale = (mean_rate / now) ** (1.0 / free)
+            given_names = {*self._fixed, *self._start}
+            found = [
+                a if n in given_names else a * scale for n, a in zip(self._spec.factors, found, strict=True)
+            ]
+        return self.state_type(*found)
+
+    def _first_values(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """Starting values of a factor, up to scale."""
+        return rng.exponential(size=shape)
+
+    def rates(self, state: Any, rows: slice) -> np.ndarray:
+        """The einsum for these rows."""
+        spec, arrays = self._spec, self._at_terms(state)
+        shape = self._shape(state)
+        if spec.first is not None:
+            theta, phi = self.unfold(state)
+            return (theta[rows] @ phi).reshape(-1, *shape[1:])
+        cut = [_rows_of(a, term, spec.output[0], rows) for a, term in zip(arrays, spec.terms, strict=True)]
+        return contract(spec.terms, cut, spec.output, {})
+
+    def rates_at(self, state: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The rates of single cells, columns counted over all axes but the first."""
+        layout = self._layout(self._shape(state))
+        if self._spec.first is not None:
+            theta, phi = self.unfold(state)
+            return np.einsum("ik,ik->i", theta[rows], phi.T[columns])
+        cell, _, latent = layout.cells
+        chosen = rows * np.int64(layout.size(layout.rest)) + columns
+        out = np.empty(len(chosen))
+        cell_rates(chosen, layout.flat(state), cell, latent, out)
+        return out
+
+    def total_rate(self, state: Any) -> float:
+        """The sum of the rates of all cells that are part of the model."""
+        shape = self._shape(state)
+        total = self._total(self._layout(shape), list(state))
+        outside = self.left_out(shape)
+        if outside is not None:
+            columns = np.ravel_multi_index(outside[1:], shape[1:])
+            total -= float(self.rates_at(state, outside[0], columns).sum())
+        return total
+
+    def unfold(self, state: Any) -> TopicState:
+        """The state as that of a topic model: theta (first axis, l), phi (l, all other axes)."""
+        spec, layout = self._spec, self._layout(self._shape(state))
+        assert spec.first is not None
+        arrays = self._at_terms(state)
+        theta = _to_letters(arrays[spec.first], spec.terms[spec.first], spec.output[0] + layout.group)
+        terms = [p for p in range(len(spec.terms)) if p != spec.first]
+        phi = contract(
+            [spec.terms[p] for p in terms],
+            [arrays[p] for p in terms],
+            layout.rest + layout.group,
+            layout.sizes,
+        )
+        return TopicState(theta.reshape(len(theta), -1), phi.reshape(-1, layout.size(layout.group)).T)
+
+    def observed(
+        self, missing_starts: np.ndarray, missing_columns: np.ndarray, shape: tuple[int, ...]
+    ) -> FactorSums:
+        """Sums without tokens: which cells are observed, in the forms the factors need."""
+        exposure = cheaper_exposure(missing_starts, missing_columns, math.prod(shape[1:]))
+        pairs = {}
+        for name in self._spec.factors:
+            places = self._spec.places(name)
+            if len(places) == 2 and name not in self._fixed:
+                axes = [next(c for c in self._spec.terms[p] if c in self._spec.output) for p in places]
+                first, second = (self._spec.output.index(c) for c in axes)
+                pairs[name] = pair_cells(exposure, shape, first, second)
+        return FactorSums([], exposure, pairs)
+
+    def share(
+        self, state: Any, sums: TopicSums, observed: FactorSums, key: SweepKey, row_work: RowWork
+    ) -> FactorSums:
+        """Sums of an unfolded sweep as tokens of every entry of every factor."""
+        spec, layout = self._spec, self._layout(self._shape(state))
+        assert spec.first is not None
+        out = self._shared(layout, state, sums.column_topic, layout.shares, key, row_work)
+        tokens = layout.unflat(out)
+        term = spec.terms[spec.first]
+        letters = spec.output[0] + layout.group
+        of_rows = sums.row_topic.reshape([layout.sizes[c] for c in letters])
+        tokens[spec.factors.index(spec.names[spec.first])] += _to_letters(of_rows, letters, term)
+        return observed._replace(tokens=tokens)
+
+    def update(self, state: Any, counts: np.ndarray, rng: np.random.Generator) -> Any:
+        """All factors given all counts, cell by cell: the plain path of the protocol."""
+        shape = self._shape(state)
+        layout = self._layout(shape)
+        outside = self.left_out(shape)
+        hidden = np.zeros(shape, dtype=bool)
+        if outside is not None:
+            hidden[outside] = True
+        hidden = hidden.reshape(shape[0], -1)
+        starts = np.concatenate([[0], np.cumsum(hidden.sum(axis=1))]).astype(np.int64)
+        observed = self.observed(starts, np.nonzero(hidden)[1].astype(np.int32), shape)
+        key = SweepKey(np.uint64(rng.integers(2**64, dtype=np.uint64)), 0, 0)
+        kept = np.where(hidden.reshape(-1), 0, np.asarray(counts, dtype=np.int64).reshape(-1))
+        work = RowWork(1)
+        out = self._shared(layout, state, kept[:, None], layout.cells, key, work)
+        return self.update_from_sums(state, observed._replace(tokens=layout.unflat(out)), key, work)
+
+    def update_from_sums(self, state: Any, sums: FactorSums, key: SweepKey, row_work: RowWork) -> Any:
+        """All factors given their tokens, one after the other, the first axis' first."""
+        spec, layout = self._spec, self._layout(self._shape(state))
+        held = dict(zip(spec.factors, state, strict=True))
+        leading = spec.factors if spec.first is None else (spec.names[spec.first], *spec.factors)
+        for name in dict.fromkeys(leading):
+            if name in self._fixed:
+                continue
+            number = spec.factors.index(name)
+            tokens, prior = sums.tokens[number], self._prior(name)
+            now = self.state_type(**held)
+            if len(spec.places(name)) == 2:
+                weights = self._pair_weights(layout, now, name)
+                axis = _axis_of(spec.term(name), spec.output)
+                held[name] = draw_tied_factor(
+                    key, number, prior, tokens, weights, sums.pairs[name], held[name], axis
+                )
+                continue
+            exposure = self._exposure(layout, now, spec.places(name)[0], sums.exposure)
+            draw = draw_symmetric_factor if prior.symmetric else draw_factor
+            held[name] = draw(key, number, prior, tokens, exposure, row_work)
+        self._trade_scales(held, key)
+        return self.state_type(**held)
+
+    def log_joint(self, state: Any, sums: FactorSums) -> float:
+        """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
+        total = 0.0
+        for name, factor, tokens in zip(self._spec.factors, state, sums.tokens, strict=True):
+            logs = np.log(np.maximum(factor, SMALLEST))
+            total += float(np.sum(tokens * logs))
+            if name not in self._fixed:
+                prior = self._prior(name)
+                density = (prior.shape - 1) * logs - prior.rate * factor
+                total += float(np.sum(np.triu(density) if prior.symmetric else density))
+        return total - self._observed_rate(state, sums.exposure)
+
+    def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey) -> None:
+        """Scale moves between free factors that share a summed index, in place."""
+        spec = self._spec
+        free = [n for n in spec.factors if n not in self._fixed and len(spec.places(n)) == 1]
+        row = 0
+        for letter in spec.latent:
+            having = [n for n in free if letter in spec.term(n)]
+            for pair in pairwise(having):
+                views = [np.moveaxis(held[n], spec.term(n).index(letter), 0) for n in pair]
+                trade_along(key, row, (self._prior(pair[0]), self._prior(pair[1])), (views[0], views[1]))
+                row += self._sizes[letter]
+
+    def _observed_rate(self, state: Any, exposure: Exposure | ListedExposure) -> float:
+        if self._spec.first is None:
+            # No cell is missing on this path: missing counts are drawn.
+            return self._total(self._layout(self._shape(state)), list(state))
+        theta, phi = self.unfold(state)
+        return float(np.sum(theta * exposure.of_rows(phi.T, len(theta))))
+
+    def _exposure(
+        self, layout: Layout, state: Any, place: int, observed: Exposure | ListedExposure
+    ) -> np.ndarray:
+        """The sum over observed cells of the product of all other terms, for every entry at this term."""
+        spec, arrays = self._spec, self._at_terms(state)
+        term = spec.terms[place]
+        others = [p for p in range(len(spec.terms)) if p != place]
+        everything = isinstance(observed, Exposure) and len(observed.missing_columns) == 0
+        if everything or spec.first is None:
+            return contract([spec.terms[p] for p in others], [arrays[p] for p in others], term, layout.sizes)
+        theta, phi = self.unfold(state)
+        letters = spec.output[0] + layout.group
+        if place == spec.first:
+            of_rows = observed.of_rows(phi.T, len(theta))
+            return _to_letters(of_rows.reshape([layout.sizes[c] for c in letters]), letters, term)
+        # What is observed of the first axis, column by column, takes the place of its factor.
+        letters = layout.rest + layout.group
+        seen = observed.of_columns(theta, layout.size(layout.rest))
+        others.remove(spec.first)
+        return contract(
+            [letters, *(spec.terms[p] for p in others)],
+            [seen.reshape([layout.sizes[c] for c in letters]), *(arrays[p] for p in others)],
+            term,
+            layout.sizes,
+        )
+
+    def _pair_weights(self, layout: Layout, state: Any, name: str) -> np.ndarray:
+        """w (t, c, d): the product of all other terms, for a factor at two terms with letters ic and jd."""
+        spec, arrays = self._spec, self._at_terms(state)
+        one, two = (spec.terms[p] for p in spec.places(name))
+        others = [p for p in range(len(spec.terms)) if spec.names[p] != name]
+        c, d = ("".join(x for x in term if x not in spec.output) for term in (one, two))
+        t = "".join(x for x in spec.output if x not in one + two)
+        fresh = "".join(x for x in d if x not in c)
+        found = contract(
+            [spec.terms[p] for p in others], [arrays[p] for p in others], t + c + fresh, layout.sizes
+        )
+        if fresh == d:
+            return found.reshape(layout.size(t), layout.size(c), layout.size(d))
+        # Shared letters: the terms meet only where these agree.
+        units = [np.eye(layout.sizes[x]) for x in d if x in c]
+        renamed = dict(zip((x for x in d if x in c), _fresh_letters(spec, len(units)), strict=True))
+        turned = "".join(renamed.get(x, x) for x in d)
+        spread = contract(
+            [t + c + fresh, *(x + y for x, y in renamed.items())],
+            [found, *units],
+            t + c + turned,
+            layout.sizes,
+        )
+        return spread.reshape(layout.size(t), layout.size(c), layout.size(d))
+
+    def _shared(
+        self,
+        layout: Layout,
+        state: Any,
+        counts: np.ndarray,
+        offsets: tuple[np.ndarray, np.ndarray, np.ndarray],
+        key: SweepKey,
+        row_work: RowWork,
+    ) -> np.ndarray:
+        flat = layout.flat(state)
+        out = np.zeros((row_work.threads, len(flat)), dtype=np.int64)
+        if len(offsets[0]) == 0:  # a factor alone
+            return out[0]
+
+        def cells(worker: int, start: int, stop: int) -> None:
+            share_tokens(*key, start, stop, counts, flat, *offsets, out[worker])
+
+        row_work.run_with_worker(len(counts), cells)
+        return out.sum(axis=0)
+
+    def _at_terms(self, state: Any) -> list[np.ndarray]:
+        held = dict(zip(self._spec.factors, state, strict=True))
+        return [held[name] for name in self._spec.names]
+
+    def _total(self, layout: Layout, arrays: list[np.ndarray]) -> float:
+        return float(contract(self._spec.terms, self._at_terms(arrays), "", layout.sizes))
+
+    def _shape(self, state: Any) -> tuple[int, ...]:
+        """The shape of the data, as the factors tell it."""
+        sizes: dict[str, int] = {}
+        for term, array in zip(self._spec.terms, self._at_terms(state), strict=True):
+            sizes.update(zip(term, array.shape, strict=True))
+        return tuple(sizes[c] for c in self._spec.output)
+
+    def _layout(self, shape: tuple[int, ...]) -> Layout:
+        return _layout(self._spec, tuple(sorted(self._sizes.items())), shape)
+
+    def _checked_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        spec = self._spec
+        kind = type(self).__name__
+        if len(shape) != len(spec.output):
+            raise ValueError(f"data: expected {len(spec.output)} axes for this {kind}, got {len(shape)}")
+        for name in spec.factors:
+            axes = {c for p in spec.places(name) for c in spec.terms[p] if c in spec.output}
+            lengths = {shape[spec.output.index(c)] for c in axes}
+            if len(spec.places(name)) == 2 and len(lengths) > 1:
+                raise ValueError(
+                    f"data: expected axes of one length for the tied factor {name!r}, got {sorted(lengths)}"
+                )
+        return shape
+
+
+@lru_cache(maxsize=64)
+def _layout(spec: Spec, sizes: tuple[tuple[str, int], ...], shape: tuple[int, ...]) -> Layout:
+    return Layout(spec, dict(sizes), shape)
+
+
+def _axis_of(term: str, output: str) -> int:
+    return next(place for place, letter in enumerate(term) if letter in output)
+
+
+def _to_letters(array: np.ndarray, letters: str, wanted: str) -> np.ndarray:
+    """The same array with its axes in another order, in C order."""
+    return np.ascontiguousarray(array.transpose([letters.index(c) for c in wanted]))
+
+
+def _rows_of(array: np.ndarray, term: str, letter: str, rows: slice) -> np.ndarray:
+    if letter not in term:
+        return array
+    return array[(slice(None),) * term.index(letter) + (rows,)]
+
+
+def _fresh_letters(spec: Spec, n: int) -> list[str]:
+    used = "".join(spec.terms) + spec.output
+    return [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in used][:n]
+
+
+def _mirrored(matrix: np.ndarray) -> np.ndarray:
+    upper = np.triu(matrix)
+    return upper + np.triu(matrix, 1).T

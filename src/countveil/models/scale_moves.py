@@ -1,0 +1,73 @@
+"""Scale moves of any factorization: what two factors may trade without changing a rate.
+
+Where two factors P and Q both have the summed index x, P[x] * c and Q[x] / c leave every rate as it is, for every
+value of x. Only the priors decide about c: with s = log c its density is exp((a_P n_P - a_Q n_Q) s - b_P P_x e**s -
+b_Q Q_x e**-s), a and b the shapes and rates, n the numbers of entries at x, and P_x, Q_x their sums.
+
+Communities: theta_.c * e**s goes with pi_cd and pi_dc times e**-s (d != c) and pi_cc times e**-2s. The density is
+exp(a (V - 2C) s - b (Theta_c e**s + sum_{d!=c} (pi_cd + pi_dc) e**-s + pi_cc e**-2s)); where pi is symmetric each
+pair is one entry, and V - C - 1 takes the place of V - 2C.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from countveil.kernels import steps
+from countveil.kernels.compiled import compiled
+from countveil.kernels.gamma import SMALLEST
+from countveil.kernels.log_scale import draw_log_scale
+from countveil.kernels.philox import open_stream
+from countveil.models.prior import Prior
+from countveil.models.sweep_key import SweepKey
+
+
+def trade_along(
+    key: SweepKey, first_row: int, priors: tuple[Prior, Prior], factors: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """Trade between two factors, in place; the summed index is the first axis of both views."""
+    one, two = (np.ascontiguousarray(f).reshape(len(f), -1) for f in factors)
+    scale = np.empty(len(one))
+    _draw_scales(*key, first_row, *priors[0][:2], *priors[1][:2], one, two, scale)
+    for factor, by in zip(factors, (scale, 1.0 / scale), strict=True):
+        factor *= by.reshape(-1, *[1] * (factor.ndim - 1))
+        np.maximum(factor, SMALLEST, out=factor)
+
+
+@compiled
+def _draw_scales(seed, chain, sweep, first_row, shape, rate, other_shape, other_rate, one, two, scale):  # type: ignore[no-untyped-def]
+    power = shape * one.shape[1] - other_shape * two.shape[1]
+    for x in range(len(one)):
+        stream = open_stream(seed, chain, sweep, steps.SCALE, first_row + x)
+        up, down = 0.0, 0.0
+        for i in range(one.shape[1]):
+            up += one[x, i]
+        for i in range(two.shape[1]):
+            down += two[x, i]
+        s, stream = draw_log_scale(stream, power, rate * up, other_rate * down, 0.0)
+        scale[x] = math.exp(s)
+
+
+@compiled
+def trade_in_blocks(seed, chain, sweep, shape, rate, symmetric, theta, pi):  # type: ignore[no-untyped-def]
+    """Trade between memberships and blocks, community after community, in place."""
+    n, size = theta.shape
+    power = shape * (n - size - 1 if symmetric else n - 2 * size)
+    for c in range(size):
+        stream = open_stream(seed, chain, sweep, steps.SCALE, c)
+        up, down = 0.0, 0.0
+        for i in range(n):
+            up += theta[i, c]
+        for d in range(size):
+            if d != c:
+                down += pi[c, d] if symmetric else pi[c, d] + pi[d, c]
+        s, stream = draw_log_scale(stream, power, rate * up, rate * down, rate * pi[c, c])
+        scale = math.exp(s)
+        for i in range(n):
+            theta[i, c] = max(theta[i, c] * scale, SMALLEST)
+        for d in range(size):
+            # (c, c) is divided twice.
+            pi[c, d] = max(pi[c, d] / scale, SMALLEST)
+            pi[d, c] = max(pi[d, c] / scale, SMALLEST)

@@ -1,0 +1,139 @@
+"""An einsum of non-negative factors: its text taken apart and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from countveil.models.parameters import whole_number
+
+_PATTERN = re.compile(r"[A-Za-z]+(,[A-Za-z]+)*->[A-Za-z]+")
+#: Names that mean something else beside the factors in a posterior.
+_TAKEN = ("chain", "draw")
+
+
+class Spec(NamedTuple):
+    """The terms of an einsum, its output, and the name of the factor at each term.
+
+    A name that stands at two terms is one factor, tied: it enters the rates through both.
+    """
+
+    terms: tuple[str, ...]
+    output: str
+    names: tuple[str, ...]
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The distinct names, in order."""
+        return tuple(dict.fromkeys(self.names))
+
+    @property
+    def latent(self) -> str:
+        """The summed letters, in order."""
+        return "".join(dict.fromkeys(c for term in self.terms for c in term if c not in self.output))
+
+    def places(self, name: str) -> tuple[int, ...]:
+        """The terms at which a factor stands."""
+        return tuple(p for p, other in enumerate(self.names) if other == name)
+
+    def term(self, name: str) -> str:
+        """The letters of a factor where it stands first."""
+        return self.terms[self.names.index(name)]
+
+    @property
+    def first(self) -> int | None:
+        """The term that alone has the first axis, and no other axis; None if there is no such term.
+
+        Then mu[d, rest] = sum_l F[d, l] * Phi[l, rest], with Phi the einsum of all other terms.
+        """
+        having = [p for p, term in enumerate(self.terms) if self.output[0] in term]
+        if len(having) == 1 and not set(self.terms[having[0]]) & set(self.output[1:]):
+            return having[0]
+        return None
+
+
+def read_spec(text: Any, names: Iterable[str] | None = None) -> Spec:
+    """The parts of an einsum, or an error that says what cannot be.
+
+    >>> read_spec("dk,kv->dv")
+    Spec(terms=('dk', 'kv'), output='dv', names=('factor_dk', 'factor_kv'))
+    >>> read_spec("ic,cd,jd->ij", ["theta", "pi", "theta"]).factors
+    ('theta', 'pi')
+    """
+    if not isinstance(text, str) or not _PATTERN.fullmatch(text.replace(" ", "")):
+        raise ValueError(
+            f"spec: expected factors with at least one index each, such as 'dk,kv->dv', got {text!r}"
+        )
+    left, output = text.replace(" ", "").split("->")
+    terms = tuple(left.split(","))
+    for letters in (*terms, output):
+        if len(set(letters)) < len(letters):
+            raise ValueError(f"spec: expected different indices within {letters!r}, got one twice")
+    for letter in output:
+        if letter not in left:
+            raise ValueError(
+                f"spec: expected every index of the output in some factor, got {letter!r} in none"
+            )
+    spec = Spec(terms, output, _names(terms, names))
+    for name in spec.factors:
+        _check_tie(spec, name)
+    return spec
+
+
+def read_sizes(spec: Spec, sizes: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes of the summed letters, all of them and no others."""
+    for letter in sizes:
+        if letter in spec.output:
+            raise ValueError(f"{letter}: expected no size, because it is an axis of the data, got one")
+        if letter not in spec.latent:
+            raise TypeError(f"{letter}: expected an option or a summed index of the spec, got neither")
+    for letter in spec.latent:
+        if letter not in sizes:
+            example = f"{letter}=10"
+            raise ValueError(f"{letter}: expected the size of this summed index, such as {example}, got none")
+    return {letter: whole_number(letter, sizes[letter], 1) for letter in spec.latent}
+
+
+def check_tied_sizes(spec: Spec, sizes: Mapping[str, int]) -> None:
+    """A tied factor has one shape."""
+    for name in spec.factors:
+        shapes = [[sizes.get(c, 0) for c in spec.terms[p]] for p in spec.places(name)]
+        if len(shapes) == 2 and shapes[0] != shapes[1]:
+            one, two = (spec.terms[p] for p in spec.places(name))
+            raise ValueError(
+                f"names: expected one shape for the tied factor {name!r}, got different ones at {one!r} and {two!r}"
+            )
+
+
+def _names(terms: tuple[str, ...], names: Iterable[str] | None) -> tuple[str, ...]:
+    if names is None:
+        seen = [terms[: i + 1].count(term) for i, term in enumerate(terms)]
+        return tuple(
+            f"factor_{term}" + (f"_{n}" if n > 1 else "") for term, n in zip(terms, seen, strict=True)
+        )
+    given = (names,) if isinstance(names, str) else tuple(names)
+    if len(given) != len(terms):
+        raise ValueError(f"names: expected {len(terms)} names, one for each factor, got {len(given)}")
+    for name in given:
+        good = isinstance(name, str) and name.isidentifier() and not name.startswith("_")
+        if not good or name in _TAKEN or len(name) == 1:
+            raise ValueError(f"names: expected words of letters, two at least, such as 'theta', got {name!r}")
+    return given
+
+
+def _check_tie(spec: Spec, name: str) -> None:
+    """What the row-after-row update can serve: a factor on two axes, one at each of its two terms."""
+    terms = [spec.terms[p] for p in spec.places(name)]
+    if len(terms) == 1:
+        return
+    axes = [[(i, c) for i, c in enumerate(term) if c in spec.output] for term in terms]
+    fine = len(terms) == 2 and len(terms[0]) == len(terms[1]) and all(len(each) == 1 for each in axes)
+    if not fine or axes[0][0][0] != axes[1][0][0] or axes[0][0][1] == axes[1][0][1]:
+        raise ValueError(
+            f"spec: expected a tied factor at two terms with one axis each, such as 'ic' and 'jd', "
+            f"got {name!r} at {', '.join(map(repr, terms))}"
+        )
+    for p, term in enumerate(spec.terms):
+        if spec.names[p] != name and {axes[0][0][1], axes[1][0][1]} & set(term):
+            raise ValueError(f"spec: expected the axes of the tied factor {name!r} in no other, got {term!r}")

@@ -1,0 +1,180 @@
+"""The topic model with scikit-learn's face. Only this module needs scikit-learn (and counting words in texts)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from countveil.counts import PrivateCounts, privatize
+from countveil.fitting import fit
+from countveil.models import TopicModel
+from countveil.transforming import transform
+
+
+class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Poisson factorization as a scikit-learn transformer: counts in, shares of topics out.
+
+    What X is depends on two parameters:
+
+    ================= ==============================================================================
+    ``epsilon`` given X holds **true counts, which pass through this object**: ``fit`` and
+                      ``transform`` each privatize what they are given, learn from the release
+                      alone, and keep only the release. Use it where the counts may be seen; people
+                      are protected from whoever gets the fitted object, not from this process.
+    ``alpha`` given   X was released elsewhere with noise of this alpha; it may be negative.
+    neither           X holds plain counts, and nothing is private.
+    ================= ==============================================================================
+
+    Every call with ``epsilon`` releases its X anew, and the losses of releases of the same rows add up:
+    ``fit(X).transform(X)`` releases X twice, ``fit_transform(X)`` once. Column names are not protected.
+
+    Parameters
+    ----------
+    n_components
+        Number of topics.
+    epsilon, precision
+        The guarantee of the release, see ``countveil.privatize``: rows up to ``precision`` counts apart are
+        hidden with ``epsilon``.
+    alpha
+        Noise parameter of values that are already released, in (0, 1).
+    shape, rate
+        Of the gamma priors, see ``countveil.TopicModel``.
+    sweeps, burn_in, thin, chains
+        Length of the chains, see ``countveil.fit``.
+    transform_sweeps
+        Sweeps for every draw of the topics, see ``countveil.transform``.
+    threads
+        All cores by default.
+    random_state
+        Of the chains: an int gives the same draws every time. Never of the noise that protects people, which
+        has no seed.
+
+    Attributes
+    ----------
+    components_
+        Topics as distributions over the columns, (n_components, n_features), posterior means, most prevalent
+        first. Each row sums to 1.
+    posterior_
+        The ``countveil.Posterior``: intervals, diagnostics, true counts. Fitted to plain counts it holds them.
+    release_
+        What was learnt from, if it was a release; else None.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> from countveil.sklearn import PrivateTopicModel
+    >>> counts = [[90, 60, 0, 0], [80, 70, 0, 0], [0, 0, 90, 10]]
+    >>> model = PrivateTopicModel(n_components=2, epsilon=2, sweeps=400, random_state=0)
+    >>> shares = model.fit_transform(counts)
+    >>> shares.shape, shares.sum(axis=1).round(6).tolist(), model.components_.shape
+    ((3, 2), [1.0, 1.0, 1.0], (2, 4))
+    >>> model.get_feature_names_out()
+    array(['privatetopicmodel0', 'privatetopicmodel1'], dtype=object)
+    >>> print(model.release_.guarantee.epsilon)
+    2
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        epsilon: Any = None,
+        precision: int = 1,
+        alpha: float | None = None,
+        shape: float = 0.1,
+        rate: float = 1.0,
+        sweeps: int = 1000,
+        burn_in: int | None = None,
+        thin: int = 5,
+        chains: int = 2,
+        transform_sweeps: int = 20,
+        threads: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.precision = precision
+        self.alpha = alpha
+        self.shape = shape
+        self.rate = rate
+        self.sweeps = sweeps
+        self.burn_in = burn_in
+        self.thin = thin
+        self.chains = chains
+        self.transform_sweeps = transform_sweeps
+        self.threads = threads
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> PrivateTopicModel:
+        """Learn topics from X (see the class for what X is); y is ignored."""
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **unused: Any) -> np.ndarray:
+        """Learn topics from X and give its shares of them, from one and the same release."""
+        return self._shares(self._fit(X))
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Shares of the topics in each row of X, (n_samples, n_components), posterior means, summing to 1."""
+        check_is_fitted(self)
+        return self._shares(self._read(X, reset=False))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _fit(self, X: Any) -> Any:
+        model = TopicModel(self.n_components, self.shape, self.rate)
+        data = self._read(X, reset=True)
+        # One number for both: fit(X).transform(X) and fit_transform(X) give the same where X is what it is.
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.posterior_ = fit(
+            model, data,
+            sweeps=self.sweeps, burn_in=self.burn_in, thin=self.thin, chains=self.chains,
+            seed=self._seed, threads=self.threads, progress=False,
+        )  # fmt: skip
+        self.release_ = self.posterior_.release
+        self.components_ = self.posterior_.topics().weights["mean"].to_numpy()
+        return data
+
+    def _shares(self, data: Any) -> np.ndarray:
+        found = transform(
+            self.posterior_, data,
+            sweeps=self.transform_sweeps, seed=self._seed, threads=self.threads, progress=False,
+        )  # fmt: skip
+        return found["mean"].to_numpy()
+
+    def _read(self, X: Any, reset: bool) -> Any:
+        """X, checked, as what it is: privatized now, released before, or plain."""
+        if self.epsilon is not None and self.alpha is not None:
+            raise ValueError("epsilon, alpha: expected at most one of them, got both")
+        # Nothing about single values is said here: they may be secret. The kind of fault will do.
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_all_finite=True)
+        values = X.data if sparse.issparse(X) else X
+        if values.dtype.kind not in "iub" and not np.array_equal(values, np.floor(values)):
+            raise ValueError("X: expected whole numbers, got fractions")
+        if self.alpha is None and values.size and values.min() < 0:
+            raise ValueError(
+                "Negative values in data passed to PrivateTopicModel: expected counts >= 0 unless alpha says "
+                "that they were released with noise"
+            )
+        X = X.astype(np.int64)
+        if self.epsilon is not None:
+            return privatize(X, epsilon=self.epsilon, precision=self.precision)
+        return X if self.alpha is None else PrivateCounts(X, alpha=self.alpha)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = self.alpha is None
+        # Whole numbers: the tag by which scikit-learn's common checks know to offer them.
+        tags.input_tags.categorical = True
+        # What privatize draws has no seed.
+        tags.non_deterministic = self.epsilon is not None
+        return tags

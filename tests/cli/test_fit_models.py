@@ -1,0 +1,102 @@
+"""``countveil fit communities | tensor | factorization``, as a user types them."""
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.cli import main
+from countveil.models import CommunityModel, Factorization, TensorModel
+
+QUICK = ["--sweeps", "60", "--thin", "2", "--seed", "1"]
+ACTORS = [f"actor {i}" for i in range(6)]
+NETWORK = np.kron(np.array([[9, 1], [1, 8]]), np.ones((3, 3), int))
+TENSOR = np.multiply.outer(NETWORK, [1, 3])
+
+
+@pytest.fixture
+def network(tmp_path):
+    path = tmp_path / "network.parquet"
+    cv.privatize(NETWORK, epsilon=3, rows=ACTORS, columns=ACTORS).save(path)
+    return path
+
+
+@pytest.fixture
+def tensor(tmp_path):
+    path = tmp_path / "tensor.parquet"
+    cv.simulate_release(TENSOR, epsilon=3, seed=1).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [
+        ([], CommunityModel(2)),
+        (["--undirected"], CommunityModel(2, directed=False)),
+        (["--self-loops", "--shape", "0.5"], CommunityModel(2, self_loops=True, shape=0.5)),
+    ],
+)
+def test_communities(network, tmp_path, capsys, words, model):
+    run = tmp_path / "run.zarr"
+    assert (
+        main(["fit", "communities", str(network), "-o", str(run), "--communities", "2", *words, *QUICK]) == 0
+    )
+    out = capsys.readouterr().out
+    assert repr(model) in out
+    assert "actor 0" in out
+    assert "agreement" in out
+    loaded = cv.load_posterior(run)
+    posterior = cv.fit(model, cv.load_release(network), sweeps=60, thin=2, seed=1, progress=False)
+    assert np.array_equal(loaded.tree["posterior"]["pi"], posterior.tree["posterior"]["pi"])
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [(["--rank", "2"], TensorModel(rank=2)), (["--core", "2,2,1"], TensorModel(core=(2, 2, 1)))],
+)
+def test_tensor(tensor, tmp_path, capsys, words, model):
+    run = tmp_path / "run.zarr"
+    assert main(["fit", "tensor", str(tensor), "-o", str(run), *words, *QUICK]) == 0
+    assert "axis2\ncomponent  share" in capsys.readouterr().out
+    assert cv.load_posterior(run).model == model
+
+
+def test_factorization(tensor, network, tmp_path, capsys):
+    run = tmp_path / "run.zarr"
+    words = ["--spec", "ik,jk,tk->ijt", "--sizes", "k=2"]
+    assert main(["fit", "factorization", str(tensor), "-o", str(run), *words, *QUICK]) == 0
+    assert cv.load_posterior(run).model == Factorization("ik,jk,tk->ijt", k=2)
+    run = tmp_path / "tied.zarr"
+    words = ["--spec", "ic,cd,jd->ij", "--sizes", "c=2,d=2", "--names", "theta,pi,theta", "--quiet"]
+    capsys.readouterr()
+    assert main(["fit", "factorization", str(network), "-o", str(run), *words, *QUICK]) == 0
+    assert capsys.readouterr().out == ""
+    names = ["theta", "pi", "theta"]
+    assert cv.load_posterior(run).model == Factorization("ic,cd,jd->ij", names=names, c=2, d=2)
+
+
+def test_plain_counts(tmp_path):
+    path, run = tmp_path / "tensor.npy", tmp_path / "run.zarr"
+    np.save(path, TENSOR)
+    assert (
+        main(["fit", "tensor", str(path), "--plain", "-o", str(run), "--rank", "2", "--quiet", *QUICK]) == 0
+    )
+    assert cv.load_posterior(run).release is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tensor", "--core", "2,x"], "--core: expected whole numbers, got 'x'"),
+        (["tensor"], "rank, core: expected exactly one of them, got neither"),
+        (["factorization", "--spec", "dk,kv->dv"], "k: expected the size of this summed index"),
+        (
+            ["factorization", "--spec", "dk,kv->dv", "--sizes", "k=a"],
+            "--sizes: expected whole numbers, got 'a'",
+        ),
+        (["communities", "--communities", "0"], "n_communities: expected a whole number >= 1, got 0"),
+    ],
+)
+def test_bad_options(network, tmp_path, capsys, words, message):
+    model, *options = words
+    assert main(["fit", model, str(network), "-o", str(tmp_path / "run.zarr"), *options]) == 2
+    assert message in capsys.readouterr().err

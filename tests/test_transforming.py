@@ -66,6 +66,21 @@ def test_joint_law(name):
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_joint_law_with_many_replicates(name):
+    case = CASES[name]
+    pvalues = joint_pvalues(
+        lambda rng: draw_rows(rng, ROWS, *case),
+        sampler,
+        FUNCTIONS,
+        replicates=20_000,
+        sweeps=4,
+        seed=SEED + 4,
+    )
+    assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
 def test_the_joint_test_catches_noise_taken_for_counts():
     pvalues = joint_pvalues(
         lambda rng: draw_rows(rng, ROWS, 0.4),

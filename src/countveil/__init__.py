@@ -23,25 +23,34 @@ if TYPE_CHECKING:
     from countveil.counts import privatize_to_file as privatize_to_file
     from countveil.counts import simulate_release as simulate_release
     from countveil.fitting import fit as fit
+    from countveil.models import CommunityModel as CommunityModel
     from countveil.models import CountModel as CountModel
+    from countveil.models import Factorization as Factorization
+    from countveil.models import TensorModel as TensorModel
     from countveil.models import TopicModel as TopicModel
+    from countveil.models.unknown_noise import UnknownNoise as UnknownNoise
     from countveil.posterior import Posterior as Posterior
     from countveil.posterior import PosteriorFileError as PosteriorFileError
     from countveil.posterior import load_posterior as load_posterior
     from countveil.privacy import Guarantee as Guarantee
     from countveil.privacy import add_noise as add_noise
+    from countveil.transforming import transform as transform
 
 # Public name -> the module that holds it. A module named after itself is offered as a submodule.
 _HOME = {
     "AuditReport": "countveil.auditing",
     "Check": "countveil.auditing",
+    "CommunityModel": "countveil.models",
     "CountModel": "countveil.models",
+    "Factorization": "countveil.models",
     "Guarantee": "countveil.privacy",
     "Posterior": "countveil.posterior",
     "PosteriorFileError": "countveil.posterior",
     "PrivateCounts": "countveil.counts",
     "ReleaseFileError": "countveil.counts",
+    "TensorModel": "countveil.models",
     "TopicModel": "countveil.models",
+    "UnknownNoise": "countveil.models.unknown_noise",
     "add_noise": "countveil.privacy",
     "audit": "countveil.auditing",
     "distributions": "countveil.distributions",
@@ -52,6 +61,7 @@ _HOME = {
     "privatize": "countveil.counts",
     "privatize_to_file": "countveil.counts",
     "simulate_release": "countveil.counts",
+    "transform": "countveil.transforming",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -91,8 +91,9 @@ NETWORKS = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [n if n == "self-loops" else pytest.param(n, marks=pytest.mark.long) for n in NETWORKS]
+)
 def test_communities_agree_with_emcee(name):
     model, observed = NETWORKS[name]
     rho = 0.8

@@ -127,7 +127,7 @@ def test_joint_law_with_many_replicates(missing):
 
 def test_the_joint_test_catches_clamped_zeros_taken_for_zeros():
     pvalues = joint_pvalues(
-        draw_pair(None), taking_clamped_zeros_for_zeros, FUNCTIONS, replicates=1000, sweeps=4, seed=SEED + 3
+        draw_pair(None), taking_clamped_zeros_for_zeros, FUNCTIONS, replicates=2500, sweeps=4, seed=SEED + 3
     )
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
 

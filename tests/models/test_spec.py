@@ -127,3 +127,18 @@ def test_contractions(spec):
     np.testing.assert_allclose(
         contract(left.split(","), arrays, output, {}), np.einsum(spec, *arrays), rtol=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"), [("d->d", {}), ("dk->d", {"k": 3}), ("dv->dv", {}), ("d,v->dv", {})]
+)
+def test_the_smallest_specs(spec, sizes):
+    counts = np.array([3, 0, 2]) if spec.endswith(">d") else np.array([[3, 0], [1, 2]])
+    for data in (counts, cv.PrivateCounts(counts, alpha=0.4)):
+        posterior = cv.fit(Factorization(spec, **sizes), data, sweeps=20, seed=1, progress=False)
+        assert posterior.rates().shape == counts.shape
+
+
+def test_data_without_a_single_count():
+    posterior = cv.fit(CommunityModel(2), np.zeros((4, 4), int), sweeps=20, seed=1, progress=False)
+    assert np.isfinite(posterior.rates()).all()

@@ -46,7 +46,9 @@ def test_components_in_any_order():
     scales = RNG.gamma(3.0, size=(20, 3))
     draws = [np.array([f[:, o] for o in orders]) for f in factors]
     draws[0], draws[1] = draws[0] * scales[:, None], draws[1] / scales[:, None]
-    found = AlignedComponents(draws, None, ("from", "to", "when")).components(3, 0.9, [np.arange(8)] * 3)
+    found = AlignedComponents(draws, None, ("from", "to", "when")).components(
+        3, 0.9, [np.arange(8), np.arange(6), np.arange(5)]
+    )
     share = np.prod([f.sum(axis=0) for f in factors], axis=0)
     order = np.argsort(-share)
     for name, factor in zip(("from", "to", "when"), factors, strict=True):
@@ -90,7 +92,7 @@ def test_labels_throughout():
 @pytest.mark.parametrize(("what", "kind"), [("blocks", "CommunityModel"), ("components", "TensorModel")])
 def test_models_without_them_say_so(what, kind):
     posterior = cv.fit(
-        Factorization("dk,kv->dv", k=2), np.ones((3, 3), int), sweeps=8, seed=1, progress=False
+        Factorization("dk,kv->dv", k=2), np.ones((3, 3), int), sweeps=20, seed=1, progress=False
     )
     with pytest.raises(TypeError, match=f"{what}: expected the posterior of a {kind}, got Factorization"):
         getattr(posterior, what)()

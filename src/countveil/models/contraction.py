@@ -37,11 +37,24 @@ def contract(
 def _steps(
     terms: tuple[str, ...], output: str, shapes: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Which arrays to multiply, and how, until one is left. Taken arrays go, the product joins at the end."""
-    arrays = [np.empty(shape) for shape in shapes]
-    path = np.einsum_path(f"{','.join(terms)}->{output}", *arrays, optimize="greedy")[0][1:]
-    left = list(terms)
+    """Which arrays to multiply, and how, until one is left. Taken arrays go, the product joins at the end.
+
+    First every array is summed over the indices that it alone has.
+    """
+    left, sizes = (
+        list(terms),
+        {c: n for t, s in zip(terms, shapes, strict=True) for c, n in zip(t, s, strict=True)},
+    )
     steps = []
+    for _ in terms:
+        term = left.pop(0)
+        kept = "".join(c for c in term if c in output or any(c in other for other in left))
+        left.append(kept)
+        steps.append(((0,), f"{term}->{kept}"))
+    if len(left) == 1:
+        return (((0,), f"{terms[0]}->{output}"),)
+    arrays = [np.empty([sizes[c] for c in term]) for term in left]
+    path = np.einsum_path(f"{','.join(left)}->{output}", *arrays, optimize="greedy")[0][1:]
     for number, places in enumerate(path):
         # From the back, so that the places of the others stay as they are.
         order = tuple(sorted(places, reverse=True))

@@ -75,7 +75,7 @@ class Layout:
                     out[row] += place.reshape([-1 if a == axis else 1 for a in range(len(letters))])
             if bases:
                 out[row] += self.bases[self.spec.factors.index(self.spec.names[p])]
-        return out.reshape(len(terms), -1)
+        return out.reshape(len(terms), math.prod(shape))
 
     def flat(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         """All factors in one array."""

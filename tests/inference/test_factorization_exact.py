@@ -148,7 +148,9 @@ TRUE = np.array([[12, 0, 3, 0, 1], [9, 1, 2, 0, 0], [0, 7, 0, 5, 0], [1, 9, 0, 6
 def test_a_matrix_factorization_is_the_topic_model(method):
     release = cv.simulate_release(TRUE, alpha=np.exp(-1), seed=SEED).hide(([0, 3], [0, 1]))
     settings = {"sweeps": 12_000, "burn_in": 1000, "thin": 4, "method": method, "progress": False}
-    topics = cv.fit(TopicModel(2, shape=0.5), release, seed=SEED, **settings)
+    # The same tokens on both sides: an engine that integrates cells out has another joint to watch.
+    engine = "tokens" if method == "exact" else "auto"
+    topics = cv.fit(TopicModel(2, shape=0.5), release, seed=SEED, engine=engine, **settings)
     ours = cv.fit(Factorization("dk,kv->dv", k=2, shape=0.5), release, seed=SEED + 1, **settings)
     other = cv.fit(Factorization("dk,kv->dv", k=2, shape=0.8), release, seed=SEED + 1, **settings)
     assert np.abs(deviations(np.log1p(draws(ours)), np.log1p(draws(topics)))).max() < SIGMAS

@@ -46,3 +46,10 @@ def test_every_public_kernel_is_among_the_cases():
             # Either a case of its own, or called by a kernel that is.
             callers = [text for other, text in sources.items() if other != file or text.count(f"{name}(") > 1]
             assert re.search(rf"\b{name}\b", cases) or any(f"{name}(" in text for text in callers), name
+
+
+def test_floors_are_made_integers():
+    # On a device math.floor gives a float, which cannot index an array; the simulator does not know that.
+    for file in KERNELS.glob("*.py"):
+        text = file.read_text()
+        assert text.count("math.floor(") == text.count("np.int64(math.floor("), file.name

@@ -26,7 +26,9 @@ _NEGLIGIBLE = 1e-18
 def bessel_mode(v, a):
     """The most likely m: floor((sqrt(a*a + v*v) - v)/2), written without its cancellation."""
     quarter = 0.25 * a * a
-    mode = math.floor(2.0 * quarter / (math.sqrt(4.0 * quarter + float(v) * v) + v)) if a > 0.0 else 0
+    mode = (
+        np.int64(math.floor(2.0 * quarter / (math.sqrt(4.0 * quarter + float(v) * v) + v))) if a > 0.0 else 0
+    )
     # Rounding may miss by one, and the hat needs the true top.
     while quarter > (mode + 1.0) * (mode + 1.0 + v):
         mode += 1

@@ -62,13 +62,13 @@ def _binomial_by_rejection(stream, n, p):
     alpha = (2.83 + 5.1 / b) * spread
     squeeze = 0.92 - 4.2 / b
     log_odds = math.log(p / (1.0 - p))
-    mode = math.floor((n + 1) * p)
+    mode = np.int64(math.floor((n + 1) * p))
     while True:
         u, stream = uniform(stream)
         v, stream = uniform(stream)
         u -= 0.5
         us = 0.5 - abs(u)
-        k = math.floor((2.0 * a / us + b) * u + n * p + 0.5)
+        k = np.int64(math.floor((2.0 * a / us + b) * u + n * p + 0.5))
         if us >= 0.07 and v <= squeeze:
             return np.int64(k), stream
         if k < 0 or k > n:

@@ -32,9 +32,9 @@ _RECIPROCAL = 1.0 / np.maximum(np.arange(80), 1)
 def count_mode(t, z, w):
     """The most likely true count for a release t >= 0, given z = mu/alpha and w = mu*alpha."""
     if z < t + 1.0:
-        return math.floor(z)
+        return np.int64(math.floor(z))
     if w >= t + 1.0:
-        return math.floor(w)
+        return np.int64(math.floor(w))
     return t
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from countveil.kernels.compiled import compiled
 from countveil.kernels.uniform import uniform
 
@@ -20,7 +22,7 @@ def break_distance(slope, variance):
 
     The d at which it has fallen by 0.6: 1.1 standard deviations at a smooth mode, 0.6/slope at a sharp one.
     """
-    return math.floor(1.2 / (slope + math.sqrt(slope * slope + 1.2 / variance)))
+    return np.int64(math.floor(1.2 / (slope + math.sqrt(slope * slope + 1.2 / variance))))
 
 
 @compiled
@@ -35,10 +37,10 @@ def propose(stream, left, right, f_left, q_left, f_right, q_right):
     u, stream = uniform(stream)
     u *= middle + above + below
     if u < middle:
-        return left + min(math.floor(u), right - left), 0.0, stream
+        return left + min(np.int64(math.floor(u)), right - left), 0.0, stream
     v, stream = uniform(stream)
     if u < middle + above:
-        steps = 1 + math.floor(math.log(v) / math.log(q_right))
+        steps = 1 + np.int64(math.floor(math.log(v) / math.log(q_right)))
         return right + steps, math.log(f_right) + steps * math.log(q_right), stream
-    steps = 1 + math.floor(math.log(v) / math.log(q_left))
+    steps = 1 + np.int64(math.floor(math.log(v) / math.log(q_left)))
     return left - steps, math.log(f_left) + steps * math.log(q_left), stream

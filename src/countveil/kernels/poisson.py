@@ -39,7 +39,7 @@ def _poisson_by_search(stream, mean):
         u -= p
         k += 1
         p *= mean / k
-    return np.int64(k), stream
+    return k, stream
 
 
 @compiled
@@ -53,10 +53,10 @@ def _poisson_by_rejection(stream, mean):
         v, stream = uniform(stream)
         u -= 0.5
         us = 0.5 - abs(u)
-        k = math.floor((2.0 * a / us + b) * u + mean + 0.43)
+        k = np.int64(math.floor((2.0 * a / us + b) * u + mean + 0.43))
         if us >= 0.07 and v <= squeeze:
-            return np.int64(k), stream
+            return k, stream
         if k < 0 or (us < 0.013 and v > us):
             continue
         if math.log(v) + log_inverse_alpha - math.log(a / (us * us) + b) <= log_poisson(k, mean):
-            return np.int64(k), stream
+            return k, stream

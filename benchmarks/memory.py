@@ -8,14 +8,15 @@ import sys
 from typing import Any
 
 FIT = """
-import json, resource, sys, time
+import json, sys, time
 began = time.perf_counter()
 import countveil as cv
 release = cv.load_release(sys.argv[1])
 loaded = time.perf_counter()
 posterior = cv.fit(cv.TopicModel(int(sys.argv[2])), release, sweeps=int(sys.argv[3]), thin=int(sys.argv[4]),
                    chains=1, seed=1, progress=False, threads=int(sys.argv[5]))
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+# VmHWM and not getrusage, whose peak includes what the parent held when it started this process.
+peak = next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps({"peak_mb": peak, "draws": posterior.n_draws, "load": loaded - began,
                   "fit": time.perf_counter() - loaded, "sweeping": posterior.settings["seconds"]}))
 """

@@ -22,6 +22,9 @@ ROWS, COLUMNS, TOPICS = 3, 4, 2
 # Shapes of 1 and more keep counts moderate, so that every branch of the samplers is visited.
 MODEL = TopicModel(TOPICS, shape=1.0, rate=0.7)
 IN_PLACE = RowWork(1)
+# The size at which the wrong samplers below are caught. The long tests run at it; the quick ones are smaller and
+# would miss the subtler of them (noise 30 % off, prior shape 10 % off).
+FULL = {"replicates": 15_000, "sweeps": 8}
 
 FUNCTIONS = {
     "theta": lambda state, data: state.theta[0, 0],
@@ -132,7 +135,7 @@ def test_joint_law(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_joint_law_with_many_replicates(name):
     draw_pair, sampler = SAMPLERS[name]
-    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=12_000, sweeps=4, seed=SEED + 2)
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **FULL, seed=SEED + 2)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -175,7 +178,7 @@ def test_joint_law_of_the_bessel_method(rho):
 @pytest.mark.parametrize("rho", [0.3, 1.0, 3.0])
 def test_joint_law_of_the_bessel_method_with_many_replicates(rho):
     pair = BesselPair(rho)
-    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, replicates=12_000, sweeps=4, seed=SEED + 4)
+    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, **FULL, seed=SEED + 4)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -230,7 +233,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_the_joint_test_catches(name):
     draw_pair, sampler = WRONG[name]
-    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=15_000, sweeps=8, seed=SEED + 5)
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **FULL, seed=SEED + 5)
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
 
 

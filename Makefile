@@ -39,10 +39,11 @@ test-long: $(READY)
 demo: $(READY)
 	$(BIN)/countveil demo -o demo-output
 
-# DOCUMENTS=path/to/documents.npz benchmarks real counts; without it, synthetic ones of the same shape.
+# DOCUMENTS=path/to/documents.npz and EDGES=path/to/edges.csv.gz (time, sender, recipient) benchmark real counts;
+# without them, synthetic ones of the same shape.
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
-	$(BIN)/python benchmarks/run.py $(if $(DOCUMENTS),--documents $(DOCUMENTS))
+	$(BIN)/python benchmarks/run.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES))
 
 clean:
 	rm -rf $(VENV) demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

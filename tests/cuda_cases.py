@@ -16,7 +16,7 @@ from countveil.kernels.alias import build_alias, draw_alias
 from countveil.kernels.bessel import bessel, bessel_mode
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
 from countveil.kernels.binomial import binomial
-from countveil.kernels.count_conditional import count_mode, draw_count
+from countveil.kernels.count_conditional import count_mode, draw_count, draw_count_directly
 from countveil.kernels.exponential import exponential
 from countveil.kernels.gamma import gamma, log_gamma
 from countveil.kernels.log_marginal import log_marginal, log_marginal_clamped
@@ -26,7 +26,15 @@ from countveil.kernels.multinomial import categorical, multinomial
 from countveil.kernels.normal import normal
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import poisson
+from countveil.kernels.repeated_counts import (
+    draw_count_repeated,
+    log_marginal_repeated,
+    repeated_log_ratio,
+    repeated_mode,
+    sum_from_mode,
+)
 from countveil.kernels.uniform import uniform
+from countveil.kernels.uniforms import fill_first_uniforms, fill_uniforms
 
 SEED = 20260101
 THREADS = 24
@@ -42,7 +50,11 @@ SAMPLERS = {
     "binomial": (binomial, [(0, 0.5), (3, 0.2), (100, 0.9), (1_000_000, 0.4)]),
     "bessel": (bessel, [(0, 0.0), (2, 1.0), (0, 288.0), (1_000_000, 1e6)]),
     "draw_log_scale": (draw_log_scale, [(0.0, 1.0, 1.0, 0.0), (-500.0, 3000.0, 5000.0, 1.0)]),
-    "draw_count": (draw_count, [(-3, 2.0, 1.0), (1, 0.1, 1.0), (40, 30.0, 0.5), (1_000_000, 1e6, 0.01)]),
+    "draw_count_directly": (draw_count_directly, [(3, 2.0, 1.0), (2, 30.0, 0.5), (400, 300.0, 0.1)]),
+    "draw_count": (
+        draw_count,
+        [(-3, 2.0, 1.0), (1, 0.1, 1.0), (40, 30.0, 0.5), (1_000_000, 1e6, 0.01), (9, 2.0, np.inf)],
+    ),
 }
 # Deterministic functions of scalars.
 FUNCTIONS = {
@@ -53,6 +65,9 @@ FUNCTIONS = {
     "log_marginal": (log_marginal, [(-2, 1.0, 1.0), (3, 2.0, 1.0), (40, 300.0, 0.1), (10**5, 1e5, 1e-3)]),
     "log_marginal_clamped": (log_marginal_clamped, [(0, 1.0, 1.0), (3, 2.0, 1.0)]),
 }
+# A cell released twice: small, summed from its mode; large, by rejection; both clamped.
+RELEASED = np.array([[3, 1], [40, 60], [0, -2]])
+NOISE = np.array([0.7, 0.2])
 WEIGHTS = np.array([0.2, 0.0, 5.0, 1.3, 0.5])
 
 
@@ -89,6 +104,23 @@ def array_body(i, weights, keep, other, work, counts, out):
     out[i, 2] = y
     out[i, 3] = plus
     out[i, 4] = minus
+    stream = fill_uniforms(stream, keep[i], len(weights))
+    out[i, 5] = keep[i, 3]
+    fill_first_uniforms(SEED, 0, 0, 4, other[i], keep[i])
+    out[i, 6] = keep[i, 2]
+
+
+@numba.njit
+def repeated_body(i, released, noise, out):
+    x = released[i % 3]
+    stream = open_stream(SEED, 0, 0, 1, i)
+    y, stream = draw_count_repeated(stream, x, noise, 1.5 + i)
+    out[i, 0] = y
+    out[i, 1] = log_marginal_repeated(x, noise, 1.5 + i)
+    mode = repeated_mode(x, noise, 1.5 + i)
+    out[i, 2] = mode
+    out[i, 3] = sum_from_mode(x, noise, 1.5 + i, mode)
+    out[i, 4] = repeated_log_ratio(y, mode, x, noise, 0.3)
 
 
 def bodies():
@@ -103,15 +135,18 @@ def array_arguments():
     n = len(WEIGHTS)
     scratch = [np.zeros((THREADS, n), dtype=np.int32) for _ in range(2)]
     counts = np.zeros((THREADS, n), dtype=np.int64)
-    return WEIGHTS, np.zeros((THREADS, n)), *scratch, counts, np.zeros((THREADS, 5))
+    return WEIGHTS, np.zeros((THREADS, n)), *scratch, counts, np.zeros((THREADS, 7))
 
 
 def on_cpu() -> dict[str, list[float]]:
     """All results by name, from compiled loops."""
     results = {name: [float(body(i)) for i in range(THREADS)] for name, body in bodies()}
     arguments = array_arguments()
+    repeated = np.zeros((THREADS, 5))
     for i in range(THREADS):
         array_body(i, *arguments)
+        repeated_body(i, RELEASED, NOISE, repeated)
+    results["repeated"] = repeated.ravel().tolist()
     results["arrays"] = arguments[-1].ravel().tolist() + arguments[-2].ravel().tolist()
     return results
 
@@ -134,7 +169,16 @@ def on_device() -> dict[str, list[float]]:
         if i < out.shape[0]:
             array_body(i, weights, keep, other, work, counts, out)
 
+    @cuda.jit
+    def go_repeated(released, noise, out):
+        i = cuda.grid(1)
+        if i < out.shape[0]:
+            repeated_body(i, released, noise, out)
+
     results = {}
+    repeated = np.zeros((THREADS, 5))
+    go_repeated[1, THREADS](RELEASED, NOISE, repeated)
+    results["repeated"] = repeated.ravel().tolist()
     for name, body in bodies():
         out = np.zeros(THREADS)
         launch(body, out)

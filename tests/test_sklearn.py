@@ -127,7 +127,7 @@ BAD = [
     ({}, COUNTS + 0.5, "X: expected whole numbers, got fractions"),
     ({}, -COUNTS, "Negative values in data"),
     ({"epsilon": 1}, -COUNTS, "Negative values in data"),
-    ({"alpha": 2}, COUNTS, "alpha: expected a value strictly between 0 and 1, got 2"),
+    ({"alpha": 2}, COUNTS, "alpha: expected a value strictly between 0 and 1, or 0 for a plain row, got 2"),
     ({"epsilon": -1}, COUNTS, "epsilon: expected"),
     ({"sweeps": 0}, COUNTS, "sweeps: expected a whole number"),
 ]

@@ -8,11 +8,11 @@ from scipy import stats
 import countveil as cv
 from countveil.distributions import release_given_rate
 from countveil.inference.engines.choose import choose_engine
-from countveil.inference.new_rows import membership_draws, sweep_memberships
+from countveil.inference.new_rows import View, new_row_draws, sweep_new_rows
 from countveil.inference.plain_counts import read_plain_counts
 from countveil.models import TopicModel
+from countveil.models.prior import Prior
 from countveil.models.row_work import RowWork
-from countveil.models.topic_model import TopicState
 from countveil.transforming import transform
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
 from joint_test import joint_pvalues
@@ -36,7 +36,13 @@ def draw_rows(rng, n_rows, rho, missing=None):
 
 def sampler(theta, data, key, method="exact"):
     engine = choose_engine(MODEL, data, method, "auto")
-    return sweep_memberships(MODEL, engine, TopicState(theta, PHI), key, IN_PLACE)
+    return sweep_new_rows(Prior(MODEL.shape, MODEL.rate), [engine], theta, [PHI], [key], IN_PLACE)
+
+
+def membership_draws(model, data, topics, **settings):
+    """theta for topics (chain, draw, topics, columns)."""
+    view = View(data, lambda chain, draw: topics[chain, draw])
+    return new_row_draws(Prior(model.shape, model.rate), [view], topics.shape[:2], **settings)
 
 
 def taking_noise_for_counts(theta, data, key):

@@ -16,21 +16,26 @@ if TYPE_CHECKING:
     from countveil.auditing import AuditReport as AuditReport
     from countveil.auditing import Check as Check
     from countveil.auditing import audit as audit
+    from countveil.counts import CombinedReleases as CombinedReleases
     from countveil.counts import PrivateCounts as PrivateCounts
     from countveil.counts import ReleaseFileError as ReleaseFileError
+    from countveil.counts import combine_releases as combine_releases
     from countveil.counts import load_release as load_release
     from countveil.counts import privatize as privatize
     from countveil.counts import privatize_to_file as privatize_to_file
     from countveil.counts import simulate_release as simulate_release
+    from countveil.counts import stack_rows as stack_rows
     from countveil.fitting import fit as fit
     from countveil.models import CommunityModel as CommunityModel
     from countveil.models import CountModel as CountModel
     from countveil.models import Factorization as Factorization
+    from countveil.models import SharedFactors as SharedFactors
     from countveil.models import TensorModel as TensorModel
     from countveil.models import TopicModel as TopicModel
     from countveil.models.unknown_noise import UnknownNoise as UnknownNoise
     from countveil.posterior import Posterior as Posterior
     from countveil.posterior import PosteriorFileError as PosteriorFileError
+    from countveil.posterior import SharedPosterior as SharedPosterior
     from countveil.posterior import load_posterior as load_posterior
     from countveil.privacy import Guarantee as Guarantee
     from countveil.privacy import add_noise as add_noise
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AuditReport": "countveil.auditing",
     "Check": "countveil.auditing",
+    "CombinedReleases": "countveil.counts",
     "CommunityModel": "countveil.models",
     "CountModel": "countveil.models",
     "Factorization": "countveil.models",
@@ -48,11 +54,14 @@ _HOME = {
     "PosteriorFileError": "countveil.posterior",
     "PrivateCounts": "countveil.counts",
     "ReleaseFileError": "countveil.counts",
+    "SharedFactors": "countveil.models",
+    "SharedPosterior": "countveil.posterior",
     "TensorModel": "countveil.models",
     "TopicModel": "countveil.models",
     "UnknownNoise": "countveil.models.unknown_noise",
     "add_noise": "countveil.privacy",
     "audit": "countveil.auditing",
+    "combine_releases": "countveil.counts",
     "distributions": "countveil.distributions",
     "evaluation": "countveil.evaluation",
     "fit": "countveil.fitting",
@@ -61,6 +70,7 @@ _HOME = {
     "privatize": "countveil.counts",
     "privatize_to_file": "countveil.counts",
     "simulate_release": "countveil.counts",
+    "stack_rows": "countveil.counts",
     "transform": "countveil.transforming",
 }
 

@@ -4,26 +4,68 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from countveil.counts import PrivateCounts
+from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.chains import run_chains
+from countveil.inference.draws import Draws
 from countveil.inference.engines import cpu
 from countveil.inference.plain_counts import read_plain_counts
 from countveil.inference.robust import as_if_released
-from countveil.inference.settings import check_settings
+from countveil.inference.settings import Settings, check_settings
+from countveil.inference.shared_data import read_views
 from countveil.inference.unknown_noise import at_alpha, without_alpha
 from countveil.kernels.compiled import is_cold
 from countveil.models import CountModel
+from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
 from countveil.posterior.posterior import Posterior
+from countveil.posterior.shared_posterior import SharedPosterior
+from countveil.posterior.shared_tree import facts_of, shared_posterior
 from countveil.posterior.tree import make_tree
 
 
+@overload
+def fit(
+    model: SharedFactors,
+    data: Mapping[str, Any],
+    *,
+    sweeps: int = ...,
+    burn_in: int | None = ...,
+    thin: int = ...,
+    chains: int = ...,
+    seed: int | None = ...,
+    method: str = ...,
+    engine: str = ...,
+    threads: int | None = ...,
+    progress: bool = ...,
+    labels: Any = ...,
+) -> SharedPosterior: ...
+
+
+@overload
 def fit(
     model: CountModel,
+    data: Any,
+    *,
+    sweeps: int = ...,
+    burn_in: int | None = ...,
+    thin: int = ...,
+    chains: int = ...,
+    seed: int | None = ...,
+    method: str = ...,
+    engine: str = ...,
+    threads: int | None = ...,
+    progress: bool = ...,
+    labels: Any = ...,
+    robust: float | None = ...,
+) -> Posterior: ...
+
+
+def fit(
+    model: CountModel | SharedFactors,
     data: Any,
     *,
     sweeps: int = 1000,
@@ -37,16 +79,18 @@ def fit(
     progress: bool = True,
     labels: Any = None,
     robust: float | None = None,
-) -> Posterior:
+) -> Posterior | SharedPosterior:
     """Draw from the posterior of ``model`` given released counts, or given plain ones.
 
     Parameters
     ----------
     model
-        A ``TopicModel``, or a model of your own (see ``CountModel``).
+        A ``TopicModel``, or a model of your own (see ``CountModel``); or ``SharedFactors`` of several arrays.
     data
         A ``PrivateCounts`` release; or plain counts (numpy, nested lists, scipy.sparse, DataFrame; a numpy
-        masked array has missing cells), which gives ordinary, non-private factorization.
+        masked array has missing cells), which gives ordinary, non-private factorization. See ``stack_rows`` for
+        a release with public counts beside it, ``combine_releases`` for counts released several times. For
+        ``SharedFactors`` a mapping from its views to such data; the result is a ``SharedPosterior``.
     sweeps, burn_in, thin, chains
         Sweeps include burn-in (half of them by default); every chain keeps ``(sweeps - burn_in) // thin`` draws.
     seed
@@ -62,7 +106,8 @@ def fit(
     progress
         Show sweeps per second and time left.
     labels
-        For plain counts without labels of their own: (row labels, column labels), either may be None.
+        For plain counts without labels of their own: (row labels, column labels), either may be None. For
+        ``SharedFactors`` a mapping from views to such.
     robust
         For plain counts: fit them as if they had been released with noise of this alpha, in (0, 1), so that
         single odd counts weigh less. See docs/unknown_noise.md for what that assumes.
@@ -80,22 +125,24 @@ def fit(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, seed=seed,
         method=method, engine=engine, threads=threads,
     )  # fmt: skip
+    if isinstance(model, SharedFactors):
+        if robust is not None:
+            raise ValueError(f"robust: expected None for SharedFactors, got {robust!r}")
+        views = read_views(model, data, labels)
+        draws = _run(model, views, settings, progress)
+        return shared_posterior(draws, model, {name: facts_of(one) for name, one in views.items()})
     if not isinstance(model, CountModel):
         raise TypeError(
             f"model: expected a model such as TopicModel(n_topics=10), got {type(model).__name__}"
         )
-    if not isinstance(data, PrivateCounts):
+    if not isinstance(data, PrivateCounts | CombinedReleases):
         data = read_plain_counts(data, labels)
     elif labels is not None:
         raise ValueError("labels: expected None for a release, which has its own, got labels")
     seen = data if robust is None else as_if_released(data, robust)
-    if progress and is_cold(Path(cpu.__file__).parent):
-        print("countveil: compiling for this machine, once; about a minute", file=sys.stderr, flush=True)
-    draws = run_chains(model, seen, settings, _progress(progress))
-    if draws.interrupted:
-        kept = len(next(iter(draws.monitored.values()))[0])
-        warnings.warn(f"interrupted: {kept} of {settings.kept} draws per chain were kept", stacklevel=2)
-    guarantee = str(data.guarantee) if isinstance(data, PrivateCounts) and data.guarantee else None
+    draws = _run(model, seen, settings, progress)
+    released = isinstance(data, PrivateCounts | CombinedReleases)
+    guarantee = str(data.guarantee) if released and data.guarantee else None
     if isinstance(model, UnknownNoise):
         alpha = draws.monitored["alpha"]
         model, draws, data = model.model, without_alpha(draws), at_alpha(data, float(alpha.mean()))
@@ -105,6 +152,17 @@ def fit(
     if robust is not None:
         tree["posterior"].attrs["robust"] = float(robust)
     return Posterior(tree, model, draws.state_type, data, data.axes, data.shape, data.labels, settings.seed)
+
+
+def _run(model: CountModel | SharedFactors, data: Any, settings: Settings, progress: bool) -> Draws:
+    """The chains, with a word to the user where they take longer or end earlier than expected."""
+    if progress and is_cold(Path(cpu.__file__).parent):
+        print("countveil: compiling for this machine, once; about half a minute", file=sys.stderr, flush=True)
+    draws = run_chains(model, data, settings, _progress(progress))
+    if draws.interrupted:
+        kept = len(next(iter(draws.monitored.values()))[0])
+        warnings.warn(f"interrupted: {kept} of {settings.kept} draws per chain were kept", stacklevel=3)
+    return draws
 
 
 def _progress(show: bool) -> Callable[[range], Iterable[int]]:

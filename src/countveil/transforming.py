@@ -1,21 +1,23 @@
-"""New observations: where do new rows stand among topics that were found before?"""
+"""New observations: where do new rows stand among the topics or communities that were found before?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from countveil.counts import PrivateCounts
+from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.fitting import _progress
-from countveil.inference.new_rows import membership_draws
+from countveil.inference.new_rows import View, new_row_draws
 from countveil.inference.plain_counts import PlainCounts, read_plain_counts
 from countveil.inference.settings import check_settings
 from countveil.models.parameters import whole_number
 from countveil.posterior.axis_names import free_names
 from countveil.posterior.interval import check_interval, tails_of
 from countveil.posterior.kept_states import blocks_of
+from countveil.posterior.known_columns import known_columns
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.readable_labels import readable_labels
 
@@ -25,6 +27,7 @@ _TINY = np.finfo(np.float64).tiny
 def transform(
     posterior: Posterior,
     data: Any,
+    received: Any = None,
     *,
     sweeps: int = 20,
     burn_in: int = 100,
@@ -34,33 +37,41 @@ def transform(
     labels: Any = None,
     interval: float = 0.9,
 ) -> xr.Dataset:
-    """Memberships of new rows in the topics of a fit, with uncertainty; the topics stay at their draws.
+    """Memberships of new rows in the topics (communities, components) of a fit, with uncertainty.
 
-    For every kept draw of the topics phi a short chain runs over the new rows' theta alone (their true counts
-    drawn as in a fit), ``theta_dk | tokens ~ Gamma(shape + tokens_dk, rate + sum_v observed_dv phi_kv)``, and
-    its last state is kept. The new rows do not change the topics, and do not influence each other.
+    Any model whose first axis has a factor theta of its own has rates ``sum_l theta_dl phi_lv``. For every kept
+    draw of the other factors, and so of phi, a short chain runs over the new rows' theta alone (their true counts
+    drawn as in a fit), ``theta_dl | tokens ~ Gamma(shape + tokens_dl, rate + sum_v observed_dv phi_lv)``, and its
+    last state is kept. The new rows do not change phi, and do not influence each other.
 
     Parameters
     ----------
     posterior
-        Of a ``TopicModel``.
+        Of a ``TopicModel``, a ``CommunityModel``, a ``TensorModel``, or a ``Factorization`` whose first axis has
+        a factor of its own.
     data
-        New rows over the same columns: a ``PrivateCounts`` release, with whatever noise it has, or plain
-        counts. Cells may be missing; a row without any observed cell gets the prior.
+        New rows over the same columns (of a tensor: the same further axes): a release, with whatever noise it
+        has, or plain counts. Cells may be missing; a row without any observed cell gets the prior. Of a
+        network: new actors by known ones, what each new actor sent to each known one.
+    received
+        Of a directed network: also new actors by known ones, what each new actor received from each known
+        one. The rows are those of ``data``; the noise is its own.
     sweeps, burn_in
-        Sweeps for every draw of the topics, and how many more before the first of each chain. The chain goes
-        on from draw to draw. Much noise (alpha near 1) asks for more sweeps.
+        Sweeps for every draw, and how many more before the first of each chain. The chain goes on from draw to
+        draw. Much noise (alpha near 1) asks for more sweeps.
     seed, threads, progress
         As in ``fit``.
     labels
-        For plain counts without labels of their own: (row labels, column labels), either may be None.
+        For plain counts without labels of their own: labels for each axis of ``data``, any may be None.
     interval
         The share of the draws that ``low`` and ``high`` enclose.
 
     Returns
     -------
     A Dataset like ``posterior.memberships()``: each new row's shares of the topics (``mean``, ``low``,
-    ``high``), the topics in the order of ``posterior.topics()``.
+    ``high``), in the order of ``posterior.topics()``; of communities, as ``posterior.blocks()`` has them; of a
+    tensor, of the components of its first axis as in ``posterior.components()``. For any other factorization
+    they are shares of the expected counts by the summed index of the first factor, the largest first.
 
     Examples
     --------
@@ -75,6 +86,15 @@ def transform(
            [1., 0.]])
     >>> shares["row"].to_numpy()
     array(['c', 'd'], dtype=object)
+
+    New actors in a network of two groups, by what they sent and what they received:
+
+    >>> group = [0, 0, 0, 1, 1, 1]
+    >>> mails = [[0 if i == j else 20 * (group[i] == group[j]) for j in range(6)] for i in range(6)]
+    >>> network = cv.fit(cv.CommunityModel(2), mails, sweeps=400, seed=1, progress=False)
+    >>> new = transform(network, [[9, 8, 9, 0, 1, 0]], [[7, 9, 8, 0, 0, 0]], seed=1, progress=False)
+    >>> bool(abs(new["mean"][0] - network.memberships([0])["mean"][0]).max() < 0.1)
+    True
     """
     settings = check_settings(
         sweeps=sweeps, burn_in=0, thin=1, chains=1, seed=seed, method="exact", engine="auto", threads=threads
@@ -82,44 +102,53 @@ def transform(
     burn_in, interval = whole_number("burn_in", burn_in, 0), check_interval(interval)
     if not isinstance(posterior, Posterior):
         raise TypeError(f"posterior: expected a Posterior, got {type(posterior).__name__}")
-    order = posterior._aligned("transform").alignment.order
-    if not isinstance(data, PrivateCounts):
-        data = read_plain_counts(data, labels)
-    elif labels is not None:
-        raise ValueError("labels: expected None for a release, which has its own, got labels")
-    _check_columns(posterior, data)
-    group = posterior.tree["posterior"]
-    phi = group["phi"].to_numpy()
-    theta = membership_draws(
-        posterior.model, data, phi,
+    known = known_columns(posterior)
+    views = [View(_read("data", data, posterior, labels), known.phi)]
+    if received is not None:
+        if known.received is None:
+            raise ValueError("received: expected it for a directed CommunityModel alone, got it for another")
+        views.append(View(_read("received", received, posterior, None), known.received))
+        _check_rows(views)
+    theta = new_row_draws(
+        known.prior, views, known.sizes,
         sweeps=settings.sweeps, burn_in=burn_in, seed=settings.seed, threads=settings.threads,
         progress=_progress(progress),
     )  # fmt: skip
-    n_draws = len(order)
     shares = _shares(
-        theta.reshape(n_draws, *theta.shape[2:]),
-        phi.reshape(n_draws, *phi.shape[2:]).sum(axis=2, dtype=np.float64),
-        order,
-        tails_of(interval),
+        theta.reshape(len(known.order), *theta.shape[2:]), known.weights, known.order, tails_of(interval)
     )
-    names = readable_labels(data.labels)[0]
-    row = free_names(data.axes, {"topic", *shares})[0]
+    first = views[0].data
+    names = next(
+        (found for found in (readable_labels(v.data.labels)[0] for v in views) if found is not None), None
+    )
+    row = free_names(first.axes, {known.dimension, *shares})[0]
     coordinates = {
-        row: np.arange(data.shape[0]) if names is None else names,
-        "topic": np.arange(order.shape[1]),
+        row: np.arange(first.shape[0]) if names is None else names,
+        known.dimension: np.arange(known.order.shape[1]),
     }
-    arrays = {name: ((row, "topic"), values) for name, values in shares.items()}
+    arrays = {name: ((row, known.dimension), values) for name, values in shares.items()}
     return xr.Dataset(arrays, coordinates, {"interval": interval})
 
 
+def _read(
+    name: str, data: Any, posterior: Posterior, labels: Any
+) -> PrivateCounts | CombinedReleases | PlainCounts:
+    if not isinstance(data, PrivateCounts | CombinedReleases):
+        data = read_plain_counts(data, labels)
+    elif labels is not None:
+        raise ValueError("labels: expected None for a release, which has its own, got labels")
+    _check_columns(posterior, data, name)
+    return data
+
+
 def _shares(
-    theta: np.ndarray, phi_sums: np.ndarray, order: np.ndarray, tails: tuple[float, float]
+    theta: np.ndarray, weights: np.ndarray, order: np.ndarray, tails: tuple[float, float]
 ) -> dict[str, np.ndarray]:
-    """Shares of the topics in every row's expected counts: theta_dk Phi_k, over their sum, in one order."""
+    """Shares in every row's expected counts: theta_dl w_l, over their sum, in one order."""
     n_draws, n_rows, n_topics = theta.shape
     found = {name: np.empty((n_rows, n_topics)) for name in ("mean", "low", "high")}
     for block in blocks_of(n_rows, n_draws * n_topics):
-        share = theta[:, block] * phi_sums[:, None, :]
+        share = theta[:, block] * weights[:, None, :]
         share /= np.maximum(share.sum(axis=2, keepdims=True), _TINY)
         share = np.take_along_axis(share, order[:, None, :], axis=2)
         found["mean"][block] = share.mean(axis=0)
@@ -127,23 +156,47 @@ def _shares(
     return found
 
 
-def _check_columns(posterior: Posterior, data: PrivateCounts | PlainCounts) -> None:
+def _check_columns(
+    posterior: Posterior, data: PrivateCounts | CombinedReleases | PlainCounts, name: str
+) -> None:
     """New rows must speak of the same columns, in the same order."""
-    if len(data.shape) != 2:
-        raise ValueError(f"data: expected a matrix, got {len(data.shape)} axes")
-    if data.shape[1] != posterior._shape[1]:
+    shape = posterior._shape
+    if len(data.shape) != len(shape):
+        expected = "a matrix" if len(shape) == 2 else f"{len(shape)} axes"
+        raise ValueError(f"{name}: expected {expected}, got {len(data.shape)} axes")
+    for axis in range(1, len(shape)):
+        what = "columns" if len(shape) == 2 else f"places along axis {axis}"
+        if data.shape[axis] != shape[axis]:
+            raise ValueError(
+                f"{name}: expected the {shape[axis]} {what} that were fitted, got {data.shape[axis]}"
+            )
+        # The columns of ``received`` are known senders.
+        before = posterior._labels[0 if name == "received" else axis]
+        _check_labels(before, readable_labels(data.labels)[axis], name, what)
+
+
+def _check_rows(views: Sequence[View]) -> None:
+    """What is sent and what is received must be of the same new actors."""
+    sent, received = (view.data for view in views)
+    if sent.shape[0] != received.shape[0]:
         raise ValueError(
-            f"data: expected the {posterior._shape[1]} columns that were fitted, got {data.shape[1]}"
+            f"received: expected the {sent.shape[0]} rows of data, new actors by known ones, "
+            f"got {received.shape[0]}"
         )
-    before, now = posterior._labels[1], readable_labels(data.labels)[1]
+    before, now = (readable_labels(view.data.labels)[0] for view in views)
+    _check_labels(before, now, "received", "rows")
+
+
+def _check_labels(before: np.ndarray | None, now: np.ndarray | None, name: str, what: str) -> None:
     if before is None or now is None or np.array_equal(before, now):
         return
+    fitted = "" if what == "rows" else " that were fitted"
     if set(before) == set(now):
-        raise ValueError(
-            "data: expected the columns in the order in which they were fitted, got another order"
-        )
+        order = "of data" if what == "rows" else "in which they were fitted"
+        raise ValueError(f"{name}: expected the {what} in the order {order}, got another order")
     place = int(np.flatnonzero(before != now)[0])
+    single = what.split()[0].rstrip("s")
     raise ValueError(
-        f"data: expected the labels of the columns that were fitted, got {now[place]!r} in place of "
-        f"{before[place]!r} (column {place})"
+        f"{name}: expected the labels of the {what}{fitted}, got {now[place]!r} in place of {before[place]!r} "
+        f"({single} {place})"
     )

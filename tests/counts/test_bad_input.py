@@ -37,18 +37,34 @@ def test_values(values, error, message):
         PrivateCounts(values, alpha=0.5)
 
 
-@pytest.mark.parametrize("alpha", [1.5, 1.0, 0.0, 0, 1, -0.1, np.nan, np.inf])
+@pytest.mark.parametrize("alpha", [1.5, 1.0, 1, -0.1, np.nan, np.inf])
 def test_alpha_range(alpha):
-    with pytest.raises(ValueError, match=f"alpha: expected a value strictly between 0 and 1, got {alpha:g}"):
+    expected = f"alpha: expected a value strictly between 0 and 1, or 0 for a plain row, got {alpha:g}"
+    with pytest.raises(ValueError, match=expected):
         PrivateCounts(GOOD, alpha=alpha)
     with pytest.raises(ValueError, match="alpha: expected a value strictly between 0 and 1"):
         PrivateCounts(GOOD, alpha=[0.5, alpha, 0.5])
 
 
-@pytest.mark.parametrize("rho", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("rho", [0.0, -1.0, np.nan, -np.inf])
 def test_rho_range(rho):
-    with pytest.raises(ValueError, match="rho: expected a value above 0 and finite, got"):
+    with pytest.raises(ValueError, match="rho: expected a value above 0, or inf for a plain row, got"):
         PrivateCounts(GOOD, rho=rho)
+
+
+def test_plain_rows():
+    hint = "for all: plain counts are no release, pass them to cv.fit as they are"
+    for noise in ({"alpha": 0}, {"alpha": [0, 0, 0]}, {"alpha": np.zeros((3, 2))}, {"rho": np.inf}):
+        with pytest.raises(ValueError, match=f"(alpha|rho): expected noise in some row, got (0|inf) {hint}"):
+            PrivateCounts(GOOD, **noise)
+    cells = np.where(GOOD == 3, 0, 0.5)
+    with pytest.raises(
+        ValueError, match="alpha: expected 0 for whole rows, by one value per row, got it for"
+    ):
+        PrivateCounts(GOOD, alpha=cells)
+    message = "values: expected counts of at least 0 in plain rows .* got negative values$"
+    with pytest.raises(ValueError, match=message):
+        PrivateCounts([[1, 2], [-3, 4]], alpha=[0.5, 0])
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 3), (1, 2), (3, 2, 1)])

@@ -110,7 +110,7 @@ def test_rewriting_alone_changes_nothing(path, release):
 
 
 BAD_HEADERS = [
-    ({"version": 2}, "expected format version 1 or older, got 2; a newer countveil can read it"),
+    ({"version": 3}, "expected format version 2 or older, got 3; a newer countveil can read it"),
     ({"version": "1"}, "format version"),
     ({"version": 0}, "format version"),
     ({"format": "something"}, "expected the format 'countveil release'"),
@@ -138,7 +138,7 @@ BAD_HEADERS = [
     ({"labels": ["abc", None]}, "lists of text"),
     ({"rho": {"shape": [], "hex": ["-0x1p+0"]}}, "rho: expected a value above 0"),
     ({"rho": {"shape": [], "hex": ["nan"]}}, "rho: expected a value above 0"),
-    ({"rho": {"shape": [], "hex": ["inf"]}}, "rho: expected a value above 0"),
+    ({"rho": {"shape": [], "hex": ["inf"]}}, "rho: expected noise in some row, got inf for all"),
     ({"rho": {"shape": [], "hex": ["two"]}}, "damaged"),
     ({"rho": {"shape": [], "hex": [1.0]}}, "damaged"),
     ({"rho": {"shape": [2], "hex": ["0x1p+0", "0x1p+0"]}}, "rho: expected one number, 3"),

@@ -79,7 +79,9 @@ def test_bad_input():
     for seed in (None, -1, 1.5, True):
         with pytest.raises(ValueError, match="seed: expected a whole number of at least 0"):
             simulate_release([1], epsilon=1, seed=seed)
-    with pytest.raises(ValueError, match="alpha: expected a value strictly between 0 and 1, got 1"):
+    with pytest.raises(
+        ValueError, match="alpha: expected a value strictly between 0 and 1, or 0 for a plain row, got 1"
+    ):
         simulate_release([1], alpha=1, seed=0)
     with pytest.raises(ValueError, match="counts: expected whole numbers of at least 0, got negative values"):
         simulate_release([-1], alpha=0.5, seed=0)

@@ -11,8 +11,9 @@ from countveil.inference.engines.cpu.codes import LARGE, code_matrix
 from countveil.inference.engines.cpu.integrated import TopicIntegrated
 from countveil.inference.engines.cpu.plan import make_plan, plan_of
 from countveil.inference.engines.cpu.tokens import TopicTokens
-from countveil.inference.engines.cpu.word_tables import draw_words, word_tables
+from countveil.inference.engines.cpu.word_tables import choose_slots, word_at, word_tables
 from countveil.kernels.philox import open_stream
+from countveil.kernels.uniforms import fill_uniforms
 from countveil.models import TopicModel
 from countveil.models.row_work import RowWork
 from countveil.models.sweep_key import SweepKey
@@ -22,6 +23,11 @@ from inference.small_problems import observations
 
 IN_PLACE = RowWork(1)
 MODEL = TopicModel(2)
+
+
+def model_of(state):
+    """The model that has this state."""
+    return TopicModel(state.theta.shape[1])
 
 
 def with_plan(engine, columns_visited, columns_whole=()):
@@ -57,6 +63,16 @@ def _all_codes(data):
 STATE = TopicState(
     np.array([[1.0, 0.2], [0.1, 0.8], [2.0, 1.0]]), np.array([[0.9, 0.0, 0.4, 0.05], [0.1, 1.5, 0.3, 0.6]])
 )
+
+
+def _many_topics(n):
+    """More topics than are added up side by side, a few of them without weight in places."""
+    rng = np.random.default_rng(n)
+    theta, phi = rng.gamma(0.4, size=(3, n)), rng.gamma(0.4, size=(4, n))
+    theta[1, 2] = phi[3, n - 1] = 0.0
+    return TopicState(theta * 4 / n, phi.T * 2)
+
+
 # Cells of all kinds: x <= 0, rates far above and far below the release, several tokens and one.
 VALUES = np.array([[1, 0, 2, 0], [0, 3, 0, 1], [5, 1, 1, 0]])
 MISSING = np.array([[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]], dtype=bool)
@@ -73,6 +89,8 @@ PROBLEMS = {
     "rates above the release": (TopicState(STATE.theta * 4, STATE.phi * 2), observations(VALUES, 1.0)),
     "large values": (TopicState(STATE.theta * 20, STATE.phi * 15), observations(VALUES * 90, 0.5)),
     "byte values": (STATE, observations(VALUES, 1.0, dtype=np.uint8)),
+    "many topics": (_many_topics(11), observations(VALUES, 1.0)),
+    "many topics, little noise": (_many_topics(19), observations(VALUES, 2.5, missing=MISSING)),
 }
 PLANS = {
     "proposed": ([], []),
@@ -117,8 +135,8 @@ def two_sample_pvalue(first, second):
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_one_sweep_has_the_law_of_the_reference(problem, plan):
     state, data = PROBLEMS[problem]
-    reference = draw_sums(TopicCells(MODEL, data), state, 6000, 0)
-    engine = with_plan(TopicTokens(MODEL, data), *PLANS[plan])
+    reference = draw_sums(TopicCells(model_of(state), data), state, 6000, 0)
+    engine = with_plan(TopicTokens(model_of(state), data), *PLANS[plan])
     engine = listed(engine) if plan == "mixed" else dense(engine)
     found = draw_sums(engine, state, 6000, 10**6)
     assert two_sample_pvalue(reference, found) > FALSE_ALARM
@@ -129,8 +147,9 @@ def test_one_sweep_has_the_law_of_the_reference(problem, plan):
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, plan):
     state, data = PROBLEMS[problem]
-    reference = draw_sums(TopicCells(MODEL, data), state, 25_000, 0)
-    found = draw_sums(with_plan(TopicTokens(MODEL, data), *PLANS[plan]), state, 25_000, 10**6)
+    model = model_of(state)
+    reference = draw_sums(TopicCells(model, data), state, 25_000, 0)
+    found = draw_sums(with_plan(TopicTokens(model, data), *PLANS[plan]), state, 25_000, 10**6)
     assert two_sample_pvalue(reference, found) > FALSE_ALARM
 
 
@@ -287,8 +306,11 @@ def test_word_tables_hold_the_weights(weights):
     @numba.njit
     def many(seed, n, mass, heavy_mass, n_heavy, per_weight, slots):
         out = np.empty(n, dtype=np.int32)
-        stream = open_stream(seed, 0, 0, 0, 0)
-        draw_words(stream, 0, n, mass, heavy_mass, n_heavy, per_weight, slots, out, 0)
+        uniforms = np.empty(n)
+        fill_uniforms(open_stream(seed, 0, 0, 0, 0), uniforms, n)
+        choose_slots(0, 0, n, mass, heavy_mass, n_heavy, per_weight, slots.shape[1], uniforms, out)
+        for i in range(n):
+            out[i] = word_at(0, out[i], uniforms[i], slots)
         return out
 
     drawn = many(SEED, 400_000, *tables)

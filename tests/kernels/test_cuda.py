@@ -42,7 +42,7 @@ def test_every_public_kernel_is_among_the_cases():
     sources = {file: file.read_text() for file in KERNELS.glob("*.py")}
     cases = Path(cuda_cases.__file__).read_text()
     for file, source in sources.items():
-        for name in re.findall(r"@compiled\ndef ([a-z]\w*)\(", source):
+        for name in re.findall(r"@(?:compiled|inlined)\ndef ([a-z]\w*)\(", source):
             # Either a case of its own, or called by a kernel that is.
             callers = [text for other, text in sources.items() if other != file or text.count(f"{name}(") > 1]
             assert re.search(rf"\b{name}\b", cases) or any(f"{name}(" in text for text in callers), name

@@ -208,8 +208,12 @@ def _report(posterior: Posterior, arguments: argparse.Namespace, interrupted: bo
     if interrupted:
         print("Stopped early; the draws kept until then:")
     print(f"{posterior!r}, method {arguments.method}")
-    if posterior.release is not None and posterior.release.guarantee is not None:
-        print(posterior.release.guarantee)
+    release = posterior.release
+    if release is not None and release.guarantee is not None:
+        print(release.guarantee)
+    plain = getattr(release, "plain_rows", None)
+    if plain is not None and plain.any():
+        print(f"PLAIN: {plain.sum():,} of {len(plain):,} rows, which nothing protects.")
     print()
     table = posterior.summary()[["mean", "sd", "r_hat", "ess_bulk", "ess_tail"]]
     print(table.rename(index=_short).to_string(float_format="{:.4g}".format))

@@ -39,7 +39,7 @@ def configure(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the topics and write the tables asked for."""
-    from countveil.posterior import load_posterior
+    from countveil.posterior import SharedPosterior, load_posterior
 
     for option in ("csv", "memberships"):
         file = getattr(arguments, option)
@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
                 f"--{option}: expected an existing folder, got {str(Path(file).parent)!r}"
             )
     posterior = load_posterior(arguments.run_folder)
+    if isinstance(posterior, SharedPosterior):
+        raise TypeError("topics: expected the posterior of a TopicModel, got one of SharedFactors")
     topics = posterior.topics(arguments.words)
     print(topics)
     if arguments.csv is not None:

@@ -5,16 +5,21 @@
 else may see the counts.
 """
 
+from countveil.counts.combine import CombinedReleases, combine_releases
 from countveil.counts.files import ReleaseFileError, load_release
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.privatize import privatize, privatize_to_file
 from countveil.counts.simulate import simulate_release
+from countveil.counts.stack import stack_rows
 
 __all__ = [
+    "CombinedReleases",
     "PrivateCounts",
     "ReleaseFileError",
+    "combine_releases",
     "load_release",
     "privatize",
     "privatize_to_file",
     "simulate_release",
+    "stack_rows",
 ]

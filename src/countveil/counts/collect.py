@@ -91,6 +91,10 @@ def collect(
         total += levels.sums(below, block.start)
         if keep_negative:
             negative.add_dense(block.start, below > 0, below)
+    if np.isinf(levels.values[-1]) and total[-1]:
+        raise ValueError(
+            "values: expected counts of at least 0 in plain rows (alpha = 0), got negative values"
+        )
     if clamped and total.any():
         raise ValueError("clamped: expected no negative values when clamped=True, got some")
     unknown = not total.any() if clamped is None else clamped

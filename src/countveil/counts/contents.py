@@ -48,19 +48,24 @@ class Contents(NamedTuple):
     shape: tuple[int, ...]
     axes: tuple[str, ...]
     labels: tuple[np.ndarray | None, ...]
-    rho: np.ndarray  # 0-d, one per row (n_rows, 1, ...), or the full shape
+    rho: np.ndarray  # 0-d, one per row (n_rows, 1, ...; inf for a plain row), or the full shape
     positive: Cells
     missing: Places | None
     nonpositive: NonPositive
     negative: Cells | None  # values are |x|; None unless they were kept
     guarantee: Guarantee | None  # what holds for every row
     simulated: bool
-    row_guarantees: tuple[Guarantee, ...] | None = None  # one per row, where rows differ
+    row_guarantees: tuple[Guarantee | None, ...] | None = None  # one per row, where rows differ; plain: None
 
 
 def n_rows_and_width(shape: tuple[int, ...]) -> tuple[int, int]:
     """The two numbers every layout here is built on."""
     return shape[0], math.prod(shape[1:])
+
+
+def n_plain_rows(contents: Contents) -> int:
+    """Number of rows without noise, which nothing protects."""
+    return int(np.isinf(contents.rho).sum())
 
 
 def column_type(width: int) -> type[np.signedinteger]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 CELLS_PER_GROUP = 1 << 20
+# Reading takes about a hundred bytes a cell for a moment.
+CELLS_PER_READ = 1 << 17
 # Missing cells are held in memory as a list: what a small file may make its reader allocate has an end.
 MOST_MISSING = 1 << 31
 
@@ -158,7 +160,7 @@ def read_cells(files: Iterable[pq.ParquetFile], draft: Contents, header: Header)
     last = -1
     for file in files:
         _check_schema(file.schema_arrow, draft)
-        for batch in file.iter_batches(batch_size=CELLS_PER_GROUP):
+        for batch in file.iter_batches(batch_size=CELLS_PER_READ):
             cells = _read_batch(batch, shape)
             if not len(cells.flat):
                 continue

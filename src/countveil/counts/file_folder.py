@@ -79,10 +79,11 @@ def _name_tables(contents: Contents, header: dict[str, Any]) -> Iterator[pa.Tabl
         columns: dict[str, Any] = {}
         if labels is not None:
             columns["label"] = _texts(labels.tolist())
-        if place == 0 and contents.guarantee is not None:
+        if place == 0 and (contents.guarantee or contents.row_guarantees):
             each = contents.row_guarantees or (contents.guarantee,) * contents.shape[0]
-            columns["epsilon"] = pa.array([str(g.epsilon) for g in each])
-            columns["precision"] = pa.array([str(g.precision) for g in each])
+            for name in ("epsilon", "precision"):
+                texts = [None if g is None else str(getattr(g, name)) for g in each]  # None: a plain row
+                columns[name] = pa.array(texts, pa.string())
         if columns:
             name = axis if axis.lower() not in columns else "place"
             yield pa.table({name: pa.array(range(contents.shape[place]), pa.int64()), **columns})
@@ -135,11 +136,12 @@ def _read_names(file: Path, entry: Any) -> Any:
 
 def _pairs(table: pa.Table) -> dict[str, Any]:
     pairs = list(zip(table["epsilon"].to_pylist(), table["precision"].to_pylist(), strict=True))
-    distinct = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
+    plain = (None, None)
+    distinct = {pair: place for place, pair in enumerate(dict.fromkeys(p for p in pairs if p != plain))}
     return {
         "epsilon": [pair[0] for pair in distinct],
         "precision": [pair[1] for pair in distinct],
-        "rows": [distinct[pair] for pair in pairs],
+        "rows": [None if pair == plain else distinct[pair] for pair in pairs],
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts.contents import Cells, Contents, NonPositive
+from countveil.counts.contents import Cells, Contents, NonPositive, n_plain_rows
 from countveil.counts.file_numbers import decode_floats, encode_floats
 from countveil.counts.labels import read_labels
 from countveil.counts.noise_rate import noise_rate
@@ -22,7 +22,9 @@ from countveil.privacy import Guarantee
 
 KEY = b"countveil"
 FORMAT = "countveil release"
-VERSION = 1
+VERSION = 2
+# Releases without plain rows are as in version 1, and are written so that older readers read them.
+WITHOUT_PLAIN_ROWS = 1
 # What a cell that is not listed means. A mostly missing array rather lists its zeros.
 NOT_POSITIVE, MISSING = "observed, not positive", "missing"
 # Parquet readers refuse metadata beyond 100 MB.
@@ -44,9 +46,14 @@ def describe_contents(
 ) -> dict[str, Any]:
     """All that is to be said about contents whose cells are listed elsewhere."""
     promise = contents.guarantee
+    plain: dict[str, Any] = {}
+    if n_plain_rows(contents):
+        # No guarantee holds for all rows, so the unit of those that have one stands by itself.
+        units = [g.unit for g in contents.row_guarantees or () if g is not None]
+        plain = {"version": VERSION, "unit": units[0] if units else None}
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": WITHOUT_PLAIN_ROWS,
         "absent": absent,
         "shape": list(contents.shape),
         "axes": list(contents.axes),
@@ -60,15 +67,17 @@ def describe_contents(
         "negative_kept": negative_kept,
         "nonpositive_total": None if total is None else encode_floats(total),
         "cells_sha256": cells_sha256,
+        **plain,
     }
 
 
-def _by_row(guarantees: tuple[Guarantee, ...]) -> dict[str, Any]:
-    distinct = {guarantee: place for place, guarantee in enumerate(dict.fromkeys(guarantees))}
+def _by_row(guarantees: tuple[Guarantee | None, ...]) -> dict[str, Any]:
+    """The distinct guarantees, and for every row its place among them; None for a plain row."""
+    distinct = {g: place for place, g in enumerate(dict.fromkeys(g for g in guarantees if g is not None))}
     return {
         "epsilon": [str(g.epsilon) for g in distinct],
         "precision": [str(g.precision) for g in distinct],
-        "rows": [distinct[g] for g in guarantees],
+        "rows": [None if g is None else distinct[g] for g in guarantees],
     }
 
 
@@ -122,14 +131,21 @@ def check_header(header: dict[str, Any]) -> tuple[Header, Contents]:
     axes, labels = _labels(header["axes"], header["labels"], shape)
     rho = noise_rate(None, decode_floats(header["rho"]), None, shape)
     promise = _guarantee(header["guarantee"])
-    by_row = _row_guarantees(header["row_guarantees"], promise, shape[0])
+    by_rows = rho.ndim and rho.size == shape[0]
+    plain = np.isinf(rho).reshape(-1) if by_rows else np.zeros(shape[0], dtype=bool)
+    if plain.any() and header["version"] == WITHOUT_PLAIN_ROWS:
+        raise ReleaseFileError(f"expected finite noise in format version {WITHOUT_PLAIN_ROWS}")
+    unit = header["unit"] if promise is None and plain.any() else promise and promise.unit
+    by_row = _row_guarantees(header["row_guarantees"], promise, unit, plain)
     _check_noise(rho, promise, by_row)
     simulated, negative_kept = header["simulated"], header["negative_kept"]
     if type(simulated) is not bool or type(negative_kept) is not bool:
         raise ReleaseFileError("expected simulated and negative_kept to be true or false")
-    if simulated and promise is not None:
+    if simulated and (promise is not None or by_row is not None):
         raise ReleaseFileError("a simulated release cannot have a guarantee")
     total = _total(header["nonpositive_total"], len(np.unique(rho)))
+    if plain.any() and total is not None and total[-1]:
+        raise ReleaseFileError("expected counts of at least 0 in plain rows")
     nothing = np.zeros(0, np.int64)
     draft = Contents(
         shape,
@@ -177,27 +193,37 @@ def _guarantee(given: Any) -> Guarantee | None:
     return Guarantee(given["epsilon"], int(given["precision"]), unit=given["unit"])
 
 
-def _row_guarantees(given: Any, promise: Guarantee | None, n_rows: int) -> tuple[Guarantee, ...] | None:
+def _row_guarantees(
+    given: Any, promise: Guarantee | None, unit: Any, plain: np.ndarray
+) -> tuple[Guarantee | None, ...] | None:
+    """One for each row but the plain ones; with plain rows there is none for all rows."""
     if given is None:
         return None
-    if promise is None:
-        raise ReleaseFileError("expected a guarantee beside those of the rows")
+    if (promise is None) != plain.any():
+        raise ReleaseFileError("expected a guarantee beside those of the rows, or plain rows")
     pairs = zip(given["epsilon"], given["precision"], strict=True)
-    distinct = [Guarantee(epsilon, int(precision), unit=promise.unit) for epsilon, precision in pairs]
+    distinct = [Guarantee(epsilon, int(precision), unit=unit) for epsilon, precision in pairs]
     rows = given["rows"]
-    whole = isinstance(rows, list) and all(type(row) is int and 0 <= row < len(distinct) for row in rows)
-    if not whole or len(rows) != n_rows:
+    if not isinstance(rows, list) or len(rows) != len(plain):
         raise ReleaseFileError("expected one guarantee for each row")
-    each = tuple(distinct[row] for row in rows)
-    if max(g.rate for g in each) != promise.rate:
+    for row, is_plain in zip(rows, plain.tolist(), strict=True):
+        if (row is None) != is_plain or not (is_plain or (type(row) is int and 0 <= row < len(distinct))):
+            raise ReleaseFileError("expected one guarantee for each row")
+    each = tuple(None if row is None else distinct[row] for row in rows)
+    if promise is not None and max(g.rate for g in each if g is not None) != promise.rate:
         raise ReleaseFileError("expected the guarantee to be the weakest of the rows")
     return each
 
 
-def _check_noise(rho: np.ndarray, promise: Guarantee | None, each: tuple[Guarantee, ...] | None) -> None:
-    if promise is None:
+def _check_noise(
+    rho: np.ndarray, promise: Guarantee | None, each: tuple[Guarantee | None, ...] | None
+) -> None:
+    if promise is None and each is None:
         return
-    promised = np.asarray(promise.rho) if each is None else np.array([g.rho for g in each])
+    if each is None:
+        promised = np.asarray(promise.rho)  # type: ignore[union-attr]
+    else:
+        promised = np.array([np.inf if g is None else g.rho for g in each])
     right_shape = rho.ndim == 0 if each is None else rho.size == len(each)
     if not right_shape or not np.allclose(promised, rho.reshape(promised.shape), rtol=1e-12, atol=0):
         raise ReleaseFileError("the guarantee does not match the noise")

@@ -190,6 +190,7 @@ def load_release(path: str | os.PathLike[str]) -> PrivateCounts:
 
 
 def _load(source: Path) -> PrivateCounts:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if source.is_dir():
@@ -200,6 +201,8 @@ def _load(source: Path) -> PrivateCounts:
             described = metadata_header(file.metadata.metadata)
     header, draft = check_header(described)
     cells = read_cells(opened(files), draft, header)
+    # Arrow keeps what it has used for its next table; here comes none, and a fit needs the room.
+    pa.default_memory_pool().release_unused()
     levels = RhoLevels(draft.rho, draft.shape)
     number = levels.count((cells.positive, cells.missing))
     below, total = cells.negative, draft.nonpositive.total

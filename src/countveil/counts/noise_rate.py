@@ -3,6 +3,8 @@
 The noise law is ``P(tau) = (1 - alpha)/(1 + alpha) * alpha**abs(tau)``. Near alpha = 0 and alpha = 1 doubles
 run out for alpha but not for rho, and ``1 - alpha = -expm1(-rho)`` and ``alpha/(1 - alpha) = 1/expm1(rho)``
 stay accurate, so rho is kept.
+
+A row with alpha = 0, rho = inf, is **plain**: its values are the counts themselves, and nothing protects them.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ def noise_rate(alpha: Any, rho: Any, guarantee: Guarantee | None, shape: tuple[i
         return np.asarray(guarantee.rho, dtype=np.float64)
     if alpha is not None:
         values = _numbers(alpha, "alpha")
-        _check_range(values, (values > 0) & (values < 1), "alpha", "strictly between 0 and 1")
-        values = np.asarray(-np.log(values))  # numpy makes a 0-d result a scalar
+        right = (values >= 0) & (values < 1)
+        _check_range(values, right, "alpha", "strictly between 0 and 1, or 0 for a plain row")
+        with np.errstate(divide="ignore"):
+            values = np.asarray(-np.log(values))  # numpy makes a 0-d result a scalar
     else:
         values = _numbers(rho, "rho").copy()
-        _check_range(values, (values > 0) & np.isfinite(values), "rho", "above 0 and finite")
-    return _by_row(values, given[0], shape)
+        _check_range(values, values > 0, "rho", "above 0, or inf for a plain row")
+    return _with_plain_rows(_by_row(values, given[0], shape), given[0])
 
 
 def check_guarantee(guarantee: Any) -> None:
@@ -55,6 +59,22 @@ def _check_range(values: np.ndarray, right: np.ndarray, name: str, expected: str
     if not right.all():
         wrong = float(values[~right].flat[0])
         raise ValueError(f"{name}: expected a value {expected}, got {wrong:g}")
+
+
+def _with_plain_rows(rho: np.ndarray, name: str) -> np.ndarray:
+    """Refuse plain cells within a row, and releases without any noise."""
+    plain = np.isinf(rho)
+    if not plain.any():
+        return rho
+    value = "0" if name == "alpha" else "inf"
+    if plain.all():
+        raise ValueError(
+            f"{name}: expected noise in some row, got {value} for all: plain counts are no release, "
+            "pass them to cv.fit as they are"
+        )
+    if rho.size > len(rho):
+        raise ValueError(f"{name}: expected {value} for whole rows, by one value per row, got it for cells")
+    return rho
 
 
 def _by_row(values: np.ndarray, name: str, shape: tuple[int, ...]) -> np.ndarray:

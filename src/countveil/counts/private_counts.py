@@ -12,7 +12,7 @@ import numpy as np
 from countveil.counts.collect import collect
 from countveil.counts.contents import Cells, Contents, NonPositive, Places
 from countveil.counts.dense import dense_rows, to_dense
-from countveil.counts.describe import one_line
+from countveil.counts.describe import explanation, one_line
 from countveil.counts.hide import hidden
 from countveil.counts.labels import read_labels
 from countveil.counts.noise_rate import noise_rate
@@ -37,7 +37,9 @@ class PrivateCounts:
         scipy.sparse matrix (absent means 0).
     alpha, rho, guarantee
         Exactly one of them: the noise parameter ``alpha`` in (0, 1), or ``rho = -log(alpha)``, each one
-        number, one per row, or one per cell; or the Guarantee under which the values were released.
+        number, one per row, or one per cell; or the Guarantee under which the values were released. A row
+        with alpha = 0 (rho = inf) is plain: its values are true counts, which nothing protects. See
+        ``stack_rows`` for a release and public counts one below the other.
     mask
         Booleans of the shape of ``values``. **True marks a MISSING cell**, as in numpy.ma. Values under the
         mask are never looked at. A numpy masked array brings its own mask.
@@ -124,12 +126,17 @@ class PrivateCounts:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What the release promises about every row; None if it was made elsewhere or only simulated."""
+        """What the release promises about every row; None if it was made elsewhere, is only simulated, or has
+        plain rows.
+        """
         return self._contents.guarantee
 
     @property
-    def row_guarantees(self) -> tuple[Guarantee, ...] | None:
-        """What it promises about each row, where rows were given different promises; else None."""
+    def row_guarantees(self) -> tuple[Guarantee | None, ...] | None:
+        """What it promises about each row, where rows were given different promises; else None.
+
+        The entry of a plain row is None: it has no promise.
+        """
         return self._contents.row_guarantees
 
     def guarantee_for(self, rows: Iterable[int]) -> Guarantee:
@@ -143,14 +150,42 @@ class PrivateCounts:
         >>> release.guarantee_for([0, 1])
         Guarantee(epsilon='2', precision=1, unit='person')
         """
-        if self.guarantee is None:
+        each = self.row_guarantees
+        if self.guarantee is None and each is None:
             raise ValueError("rows: expected a release with a guarantee, got one that was made without")
         chosen = list(rows)
         if not chosen or not all(isinstance(r, int | np.integer) and 0 <= r < self.shape[0] for r in chosen):
             raise ValueError(f"rows: expected row numbers from 0 to {self.shape[0] - 1}, got something else")
-        each = self.row_guarantees
-        weakest = self.guarantee if each is None else max((each[r] for r in chosen), key=lambda g: g.rate)
+        if each is None:
+            weakest = self.guarantee
+        else:
+            promised = [g for g in (each[r] for r in chosen) if g is not None]
+            if len(promised) < len(chosen):
+                raise ValueError("rows: expected rows with noise, got plain ones, which nothing protects")
+            weakest = max(promised, key=lambda g: g.rate)
+        assert weakest is not None
         return Guarantee(weakest.epsilon, weakest.precision, unit="person")
+
+    @property
+    def plain_rows(self) -> np.ndarray:
+        """Which rows are plain (alpha = 0), true counts that nothing protects: booleans, one per row.
+
+        >>> PrivateCounts([[3, -1], [0, 2]], alpha=[0.5, 0]).plain_rows
+        array([False,  True])
+        """
+        rho = self._contents.rho
+        if rho.ndim == 0 or rho.size > self.shape[0]:  # one noise for all, or per cell: no row is plain
+            return np.zeros(self.shape[0], dtype=bool)
+        return np.isinf(rho).reshape(-1)
+
+    def explain(self) -> str:
+        """What this release promises, and what it does not protect, in plain lines.
+
+        >>> print(PrivateCounts([[3, -1], [0, 2]], alpha=[0.5, 0]).explain())
+        1 of 2 rows is PLAIN: true counts as they are, which nothing protects.
+        No guarantee is known: the noise is alpha 0.5 by row, as whoever made it says.
+        """
+        return explanation(self._contents)
 
     @property
     def simulated(self) -> bool:
@@ -159,7 +194,10 @@ class PrivateCounts:
 
     @property
     def rho(self) -> np.ndarray:
-        """-log(alpha), an array that broadcasts against ``shape``: 0-d, (n_rows, 1, ...), or full shape."""
+        """-log(alpha), an array that broadcasts against ``shape``: 0-d, (n_rows, 1, ...), or full shape.
+
+        Infinite for plain rows.
+        """
         return self._contents.rho
 
     @property

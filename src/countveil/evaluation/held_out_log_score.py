@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts import PrivateCounts
+from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.contents import row_indices
 from countveil.evaluation.cell_places import cell_places
 from countveil.evaluation.draw_noise import rho_of_draws
 from countveil.evaluation.log_likelihood import cell_draws
-from countveil.inference.cells_at import cells_at
-from countveil.inference.engines.cpu.rows import MISSING
+from countveil.inference.cells_at import cells_at, seen
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import read_plain_counts
 from countveil.posterior.kept_states import blocks_of
@@ -54,7 +53,7 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
         raise ValueError(
             "held_out_log_score: expected the counts of this run, got none: plain counts are not saved"
         )
-    if not isinstance(data, PrivateCounts):
+    if not isinstance(data, PrivateCounts | CombinedReleases):
         data = read_plain_counts(data)
     if data.shape != posterior._shape:
         raise ValueError(f"data: expected the shape that was fitted, {posterior._shape}, got {data.shape}")
@@ -62,11 +61,13 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
         rows, columns = _missing_cells(fitted)
     else:
         rows, columns = cell_places(cells, posterior._shape)
-        seen = int((cells_at(observe(fitted), rows, columns)[0] != MISSING).sum())
-        if seen:
-            raise ValueError(f"cells: expected cells that were missing in the fit, got {seen} that were not")
+        n_seen = int(seen(cells_at(observe(fitted), rows, columns)[0]).sum())
+        if n_seen:
+            raise ValueError(
+                f"cells: expected cells that were missing in the fit, got {n_seen} that were not"
+            )
     values, noise = cells_at(observe(data), rows, columns)
-    known = values != MISSING
+    known = seen(values)
     if not known.any():
         raise ValueError("data: expected values of cells that were missing in the fit, got none")
     rows, columns, values, noise = (each[known] for each in (rows, columns, values, noise))

@@ -12,10 +12,12 @@ import xarray as xr
 
 from countveil.evaluation.cell_places import cell_places
 from countveil.evaluation.draw_noise import observed_by, rho_of_draws
-from countveil.inference.cells_at import cells_at
+from countveil.inference.cells_at import cells_at, seen
 from countveil.inference.engines.cpu.rows import MISSING, open_row
 from countveil.inference.observations import Observations
 from countveil.inference.rates import rates_at
+from countveil.inference.repeated_cells import repeated_log_likelihoods
+from countveil.inference.repeated_observations import RepeatedObservations
 from countveil.kernels.compiled import compiled
 from countveil.kernels.log_marginal import log_marginal_clamped
 from countveil.kernels.log_poisson import log_poisson
@@ -94,9 +96,13 @@ def log_likelihood(posterior: Posterior, *, by: str = "row", cells: Any = None) 
     return xr.DataTree.from_dict(groups)
 
 
-def _by_row(kept: KeptStates, data: Observations, rho: np.ndarray | None) -> np.ndarray:
+def _by_row(
+    kept: KeptStates, data: Observations | RepeatedObservations, rho: np.ndarray | None
+) -> np.ndarray:
     """(draws, rows)."""
     found = np.empty((len(kept), data.n_rows))
+    if isinstance(data, RepeatedObservations):
+        return _repeated_by_row(kept, data, found)
     for block in blocks_of(data.n_rows, data.width):
         rows = np.arange(block.start, block.stop)
         for s, rates in enumerate(kept.rates(rows)):
@@ -105,17 +111,30 @@ def _by_row(kept: KeptStates, data: Observations, rho: np.ndarray | None) -> np.
     return found
 
 
+def _repeated_by_row(kept: KeptStates, data: RepeatedObservations, found: np.ndarray) -> np.ndarray:
+    """The same for counts that were released several times: values and noise of every cell, by blocks of rows."""
+    for block in blocks_of(data.n_rows, 2 * len(data.rho) * data.width):
+        rows = np.arange(block.start, block.stop)
+        cells = np.repeat(rows, data.width), np.tile(np.arange(data.width), len(rows))
+        values, noise = cells_at(data, *cells)
+        each = np.empty(len(values))
+        for s, rates in enumerate(kept.rates(rows)):
+            repeated_log_likelihoods(values, np.ascontiguousarray(rates).reshape(-1), noise, each)
+            found[s, block] = each.reshape(len(rows), -1).sum(axis=1)
+    return found
+
+
 def _by_cell(
     posterior: Posterior,
-    data: Observations,
+    data: Observations | RepeatedObservations,
     rho: np.ndarray | None,
     rows: np.ndarray,
     columns: np.ndarray,
 ) -> np.ndarray:
     """(draws, cells)."""
     values, noise = cells_at(data, rows, columns)
-    if (values == MISSING).any():
-        n = int((values == MISSING).sum())
+    if not seen(values).all():
+        n = int((~seen(values)).sum())
         raise ValueError(f"cells: expected cells that were observed, got {n} missing; see held_out_log_score")
     return np.stack(list(cell_draws(posterior, rho, rows, columns, values, noise)))
 
@@ -133,7 +152,8 @@ def cell_draws(
         rates = rates_at(posterior.model, state, posterior._shape, rows, columns)
         here = noise if rho is None else np.where(np.isinf(noise), noise, rho[s])
         out = np.empty(len(rows))
-        _fill_cells(values, rates, here, out)
+        fill = _fill_cells if values.ndim == 1 else repeated_log_likelihoods
+        fill(values, rates, here, out)
         yield out
 
 

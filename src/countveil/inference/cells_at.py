@@ -5,12 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from countveil.inference.engines.cpu.rows import MISSING
+from countveil.inference.find_cell import find_cell
 from countveil.inference.observations import Observations
+from countveil.inference.repeated_cells import repeated_cells_at
+from countveil.inference.repeated_observations import RepeatedObservations
 from countveil.kernels.compiled import compiled
 
 
-def cells_at(data: Observations, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(values, rho) of the named cells: MISSING for a missing one, rho = inf for plain counts."""
+def cells_at(
+    data: Observations | RepeatedObservations, rows: np.ndarray, columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(values, rho) of the named cells: MISSING for a missing one, rho = inf for plain counts.
+
+    Of counts that were released several times each is (cells, releases), see ``repeated_cells_at``.
+    """
+    if isinstance(data, RepeatedObservations):
+        return repeated_cells_at(data, rows, columns)
     values = np.empty(len(rows), dtype=np.int64)
     _fill_values(
         rows, columns, data.row_starts, data.columns, data.values, data.missing_starts, data.missing_columns,
@@ -23,25 +33,18 @@ def cells_at(data: Observations, rows: np.ndarray, columns: np.ndarray) -> tuple
     return values, data.row_rho[rows]
 
 
+def seen(values: np.ndarray) -> np.ndarray:
+    """Which cells are observed, by the values that ``cells_at`` gives."""
+    observed = values != MISSING
+    return observed if values.ndim == 1 else observed.any(axis=1)
+
+
 @compiled
 def _fill_values(rows, columns, starts, listed, values, missing_starts, missing, out):
     for i in range(len(rows)):
         d, v = rows[i], columns[i]
-        at = _find(listed, starts[d], starts[d + 1], v)
+        at = find_cell(listed, starts[d], starts[d + 1], v)
         if at >= 0:
             out[i] = values[at]
         else:
-            out[i] = MISSING if _find(missing, missing_starts[d], missing_starts[d + 1], v) >= 0 else 0
-
-
-@compiled
-def _find(listed, low, high, wanted):
-    """Position of ``wanted`` in the increasing part low..high of ``listed``, or -1."""
-    end = high
-    while low < high:
-        middle = (low + high) // 2
-        if listed[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and listed[low] == wanted else -1
+            out[i] = MISSING if find_cell(missing, missing_starts[d], missing_starts[d + 1], v) >= 0 else 0

@@ -16,3 +16,8 @@ def derived_seed(seed: int | np.integer, purpose: str) -> np.uint64:
     """
     words = np.random.SeedSequence([int(seed), *purpose.encode()]).generate_state(1, np.uint64)
     return np.uint64(words[0])
+
+
+def view_seed(seed: int | np.integer, view: str) -> np.uint64:
+    """The seed of one view's streams, where several arrays are fitted together."""
+    return derived_seed(seed, f"view {view}")

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts import PrivateCounts
 from countveil.counts.contents import Cells, Places, row_indices
 from countveil.inference.plain_counts import PlainCounts
 
 
-def modelled_part(model: Any, data: PrivateCounts | PlainCounts) -> PrivateCounts | PlainCounts:
+def modelled_part(model: Any, data: Any) -> Any:
     """``data`` without the cells that ``model.left_out`` names, if it names any (a network's diagonal, say)."""
     model = getattr(model, "model", model)  # a model of unknown noise around another
     cells = model.left_out(data.shape) if hasattr(model, "left_out") else None
     if cells is None:
         return data
-    part = data.hide(cells) if isinstance(data, PrivateCounts) else _without(data, cells)
+    part = _without(data, cells) if isinstance(data, PlainCounts) else data.hide(cells)
     if part.n_observed == 0:
         raise ValueError(
             f"data: expected observed counts in the part that {type(model).__name__} models, got none"

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts import PrivateCounts
-from countveil.inference.cells_at import cells_at
-from countveil.inference.engines.cpu.rows import MISSING
+from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.inference.cells_at import cells_at, seen
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import PlainCounts
 from countveil.inference.rates import rates_at, total_rate
+from countveil.inference.repeated_cells import repeated_log_likelihoods
 from countveil.kernels.compiled import compiled
 from countveil.kernels.log_marginal import log_marginal_clamped
 from countveil.kernels.log_poisson import log_poisson
@@ -29,29 +29,37 @@ class Monitor:
     so fits of one data set by different methods and seeds are watched at the same cells.
     """
 
-    def __init__(self, model: CountModel, data: PrivateCounts | PlainCounts) -> None:
+    def __init__(self, model: CountModel, data: PrivateCounts | CombinedReleases | PlainCounts) -> None:
         self._model, self._shape = model, data.shape
         width = math.prod(data.shape[1:])
         cells = data.shape[0] * width
-        chosen = np.arange(cells)
         if cells > SAMPLE:
             chosen = np.sort(np.random.default_rng(0).choice(cells, SAMPLE, replace=False, shuffle=False))
+        else:
+            chosen = np.arange(cells)
         rows, columns = np.divmod(chosen, width)
         values, rho = cells_at(observe(data), rows, columns)
-        seen = values != MISSING
-        self._rows, self._columns = rows[seen], columns[seen]
-        self._values, self._rho = values[seen], rho[seen]
+        observed = seen(values)
+        self._rows, self._columns = rows[observed], columns[observed]
+        self._values, self._rho = values[observed], rho[observed]
 
     def scalars(self, state: State, sums: Any) -> dict[str, float]:
         """All monitored scalars of one state."""
         rates = rates_at(self._model, state, self._shape, self._rows, self._columns)
         found = {
-            "log_likelihood": float(_log_likelihood(self._values, rates, self._rho)),
+            "log_likelihood": self._log_likelihood(rates),
             "total_rate": total_rate(self._model, state, self._shape),
         }
         if sums is not None:
             found["log_joint"] = self._model.log_joint(state, sums)  # type: ignore[attr-defined]
         return found
+
+    def _log_likelihood(self, rates: np.ndarray) -> float:
+        if self._values.ndim == 1:
+            return float(_log_likelihood(self._values, rates, self._rho))
+        each = np.empty(len(rates))
+        repeated_log_likelihoods(self._values, rates, self._rho, each)
+        return float(each.sum())
 
 
 @compiled

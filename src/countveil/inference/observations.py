@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
-from countveil.counts import PrivateCounts
+from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.plain_counts import PlainCounts
+from countveil.inference.repeated_observations import RepeatedObservations, observe_repeated
 
 
 class Observations(NamedTuple):
@@ -30,8 +31,16 @@ class Observations(NamedTuple):
         return len(self.row_rho) > 0
 
 
-def observe(data: PrivateCounts | PlainCounts, as_plain: bool = False) -> Observations:
+@overload
+def observe(data: PrivateCounts | PlainCounts, as_plain: bool = ...) -> Observations: ...
+@overload
+def observe(data: CombinedReleases, as_plain: bool = ...) -> RepeatedObservations: ...
+def observe(
+    data: PrivateCounts | CombinedReleases | PlainCounts, as_plain: bool = False
+) -> Observations | RepeatedObservations:
     """Observations of ``data``; ``as_plain`` takes released counts for true ones (the naive method)."""
+    if isinstance(data, CombinedReleases):
+        return observe_repeated(data)
     n_rows, width = data.shape[0], math.prod(data.shape[1:])
     if width > np.iinfo(np.int32).max:
         raise ValueError(f"data: expected fewer than 2**31 cells per row, got {width}")

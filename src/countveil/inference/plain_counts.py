@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts import PrivateCounts
 from countveil.counts.contents import Cells, Places
+from countveil.counts.plain_values import read_plain_values
 
 
 class PlainCounts(NamedTuple):
@@ -35,15 +35,5 @@ def read_plain_counts(counts: Any, labels: Any = None) -> PlainCounts:
 
     Negative values are refused with a hint: they look like a release.
     """
-    if labels is None and hasattr(counts, "columns") and hasattr(counts, "index"):
-        labels = ([str(i) for i in counts.index], [str(c) for c in counts.columns])
-    if hasattr(counts, "columns") and hasattr(counts, "to_numpy"):
-        counts = counts.to_numpy()
-    # A release of the same numbers has the same layout; its noise parameter plays no role here.
-    held = PrivateCounts(counts, rho=1.0, labels=labels, keep_negative=True)
-    if held.negative is not None and len(held.negative.columns):
-        raise ValueError(
-            "counts: expected counts >= 0, got negative values; if these are released (noisy) counts, "
-            "say so: cv.PrivateCounts(values, alpha=...)"
-        )
+    held = read_plain_values(counts, labels, "counts")
     return PlainCounts(held.shape, held.axes, held.labels, held.positive, held.missing)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts import PrivateCounts
+from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.contents import row_indices
 from countveil.inference.derived_seed import derived_seed
 from countveil.inference.draws import Draws
@@ -129,6 +129,8 @@ def _missing_of_the_model(model: Any, data: PrivateCounts) -> tuple[np.ndarray, 
 
 
 def _checked_release(data: PrivateCounts | PlainCounts, method: str) -> PrivateCounts:
+    if isinstance(data, CombinedReleases):
+        raise ValueError("data: expected one release, whose noise is to be inferred, got several combined")
     if not isinstance(data, PrivateCounts):
         raise ValueError("data: expected a release, whose noise is to be inferred, got plain counts")
     if method != "exact":

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.exponential import exponential
 from countveil.kernels.hat import break_distance, propose
 from countveil.kernels.log_poisson import log_factorial_ratio
@@ -22,7 +22,7 @@ from countveil.kernels.uniform import uniform
 _NEGLIGIBLE = 1e-18
 
 
-@compiled
+@inlined
 def bessel_mode(v, a):
     """The most likely m: floor((sqrt(a*a + v*v) - v)/2), written without its cancellation."""
     quarter = 0.25 * a * a
@@ -37,7 +37,7 @@ def bessel_mode(v, a):
     return mode
 
 
-@compiled
+@inlined
 def bessel(stream, v, a):
     """``(m, stream)`` for an integer v >= 0 and real a >= 0; a = 0 gives 0."""
     quarter = 0.25 * a * a
@@ -49,7 +49,7 @@ def bessel(stream, v, a):
     return _bessel_by_rejection(stream, v, a, mode)
 
 
-@compiled
+@inlined
 def _bessel_by_sum(stream, v, quarter, mode):
     """Inversion over m = mode, mode+1, ..., then mode-1, mode-2, ... with f(mode) = 1."""
     u, stream = uniform(stream)

@@ -18,11 +18,11 @@ import math
 
 from countveil.kernels.bessel import bessel
 from countveil.kernels.binomial import binomial
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import inlined
 from countveil.kernels.gamma import gamma
 
 
-@compiled
+@inlined
 def draw_count_by_bessel(stream, x, mu, alpha, lam_plus, lam_minus):
     """``(y, lam_plus, lam_minus, stream)``: y given the rates, then the rates given y."""
     smaller, stream = bessel(stream, abs(x), 2.0 * math.sqrt((lam_plus + mu) * lam_minus))

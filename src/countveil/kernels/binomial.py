@@ -10,12 +10,12 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.log_poisson import log_factorial_ratio
 from countveil.kernels.uniform import uniform
 
 
-@compiled
+@inlined
 def binomial(stream, n, p):
     """``(k, stream)``, P(k) = n!/(k! (n-k)!) * p**k * (1-p)**(n-k), for n >= 0 and 0 <= p <= 1."""
     if n <= 0 or p <= 0.0:
@@ -28,7 +28,7 @@ def binomial(stream, n, p):
     return _binomial_half(stream, n, p)
 
 
-@compiled
+@inlined
 def _binomial_half(stream, n, p):
     """The draw for 0 < p <= 1/2."""
     if n * p < 10.0:
@@ -36,7 +36,7 @@ def _binomial_half(stream, n, p):
     return _binomial_by_rejection(stream, n, p)
 
 
-@compiled
+@inlined
 def _binomial_by_search(stream, n, p):
     u, stream = uniform(stream)
     if u >= n * p:  # P(k > 0) <= n*p

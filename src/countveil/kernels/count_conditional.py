@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.exponential import exponential
 from countveil.kernels.hat import break_distance, propose
 from countveil.kernels.log_poisson import log_factorial_ratio
@@ -28,7 +28,7 @@ _NEGLIGIBLE = 1e-18
 _RECIPROCAL = 1.0 / np.maximum(np.arange(80), 1)
 
 
-@compiled
+@inlined
 def count_mode(t, z, w):
     """The most likely true count for a release t >= 0, given z = mu/alpha and w = mu*alpha."""
     if z < t + 1.0:
@@ -38,31 +38,56 @@ def count_mode(t, z, w):
     return t
 
 
-@compiled
+@inlined
 def draw_count(stream, x, mu, rho):
-    """``(y, stream)``: the true count of a cell released as ``x`` with rate ``mu`` and noise ``rho``."""
+    """``(y, stream)``: the true count of a cell released as ``x`` with rate ``mu`` and noise ``rho``.
+
+    Without noise (rho = inf) it is x itself.
+    """
+    if math.isinf(rho):
+        return np.int64(max(x, 0)), stream
     return draw_count_scaled(stream, x, mu, rho, mu * math.exp(rho), mu * math.exp(-rho))
 
 
-@compiled
+@inlined
 def draw_count_scaled(stream, x, mu, rho, z, w):
     """``draw_count`` where the caller knows z = mu*exp(rho) and w = mu*exp(-rho) without two exponentials."""
     if mu <= 0.0:
         return np.int64(0), stream
     if x <= 0:
         return poisson(stream, w)
-    mode = count_mode(x, z, w)
-    if mode <= 12:
-        return _count_by_sum(stream, x, z, w, mode)
-    return _count_by_rejection(stream, x, mu, rho, mode)
+    if z < x + 1.0:
+        # P(y) is proportional to Poisson(y; z) * h(y), h = 1 up to x and alpha**(2(y - x)) beyond: a proposal up
+        # to x, here nearly all of them, is accepted as it is.
+        y, stream = poisson(stream, z)
+        if y <= x:
+            return y, stream
+        u, stream = uniform(stream)
+        if u < math.exp(-2.0 * rho * (y - x)):
+            return y, stream
+    return _directly(stream, x, mu, rho, z, w)
 
 
 @compiled
+def draw_count_directly(stream, t, mu, rho):
+    """``draw_count`` for t > 0 without a proposal: for callers that have made one, and rejected it."""
+    if mu <= 0.0:
+        return np.int64(0), stream
+    return _directly(stream, t, mu, rho, mu * math.exp(rho), mu * math.exp(-rho))
+
+
+@compiled
+def _directly(stream, t, mu, rho, z, w):
+    mode = count_mode(t, z, w)
+    if mode <= 12:
+        return _count_by_sum(stream, t, z, w, mode)
+    return _count_by_rejection(stream, t, mu, rho, mode)
+
+
+@inlined
 def _count_by_sum(stream, t, z, w, mode):
     """Inversion over y = mode, mode+1, ..., then mode-1, mode-2, ... with f(mode) = 1."""
     u, stream = uniform(stream)
-    if mode == 0 and u < 1.0 - z:  # 1/P(0) <= exp(z)
-        return np.int64(0), stream
     total = 0.0
     f = 1.0
     y = mode

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import inlined
 from countveil.kernels.uniform import uniform
 
 
-@compiled
+@inlined
 def exponential(stream):
     """``(e, stream)``, P(e > x) = exp(-x), by inversion: e = -log(u)."""
     u, stream = uniform(stream)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.exponential import exponential
 from countveil.kernels.normal import normal
 from countveil.kernels.uniform import uniform
@@ -23,7 +23,7 @@ _INVERSE_E = math.exp(-1.0)
 SMALLEST = 2.2250738585072014e-308
 
 
-@compiled
+@inlined
 def _gamma_from_one(stream, shape):
     """Gamma(shape, 1) for shape >= 1: x = d * (1 + c*Z)**3, accepted against the exact density."""
     d = shape - 1.0 / 3.0
@@ -41,7 +41,7 @@ def _gamma_from_one(stream, shape):
                 return d * v, stream
 
 
-@compiled
+@inlined
 def _log_gamma_below_one(stream, shape):
     """log Gamma(shape, 1) for shape < 1.
 
@@ -64,7 +64,7 @@ def _log_gamma_below_one(stream, shape):
                 return log_x, stream
 
 
-@compiled
+@inlined
 def gamma(stream, shape, rate):
     """``(g, stream)``, density proportional to g**(shape-1) * exp(-rate*g), never below ``SMALLEST``."""
     if shape < 1.0:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import inlined
 from countveil.kernels.philox import next_word
 from countveil.kernels.uniform import uniform
 
@@ -37,7 +37,7 @@ _11 = np.uint64(11)
 _SCALE = 2.0**-52
 
 
-@compiled
+@inlined
 def normal(stream):
     """``(x, stream)``, x standard normal."""
     while True:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import inlined
 
 CHAIN_BITS = 12
 SWEEP_BITS = 32
@@ -59,7 +59,7 @@ class Stream(NamedTuple):
     has_spare: np.uint64
 
 
-@compiled
+@inlined
 def philox_block(k0, k1, c0, c1, c2, c3):
     """Ten rounds of Philox4x32 over the counter words ``c0..c3`` with the key words ``k0, k1``."""
     for _ in range(10):
@@ -74,7 +74,7 @@ def philox_block(k0, k1, c0, c1, c2, c3):
     return c0, c1, c2, c3
 
 
-@compiled
+@inlined
 def open_stream(seed, chain, sweep, step, row):
     """The stream of one (seed, chain, sweep, step, row). Widths are the caller's duty: ``check_stream``.
 
@@ -102,7 +102,7 @@ def check_stream(seed: int, chain: int = 0, sweep: int = 0, step: int = 0, row: 
             raise ValueError(f"{name}: expected an integer from 0 to 2**{bits} - 1, got {value}")
 
 
-@compiled
+@inlined
 def next_word(stream):
     """64 fresh random bits: ``(uint64, stream)``. A block serves two calls."""
     if stream.has_spare != _ZERO:

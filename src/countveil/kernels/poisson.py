@@ -11,12 +11,12 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.log_poisson import log_poisson
 from countveil.kernels.uniform import uniform
 
 
-@compiled
+@inlined
 def poisson(stream, mean):
     """``(k, stream)``, P(k) = mean**k * exp(-mean) / k!."""
     if mean < 10.0:
@@ -24,11 +24,13 @@ def poisson(stream, mean):
     return _poisson_by_rejection(stream, mean)
 
 
-@compiled
+@inlined
 def _poisson_by_search(stream, mean):
     u, stream = uniform(stream)
     if u >= mean:  # 1 - exp(-mean) <= mean, so this is a zero without an exponential
         return np.int64(0), stream
+    if u <= mean * (1.0 - mean):  # at most P(1) = mean * exp(-mean): a one, likewise
+        return np.int64(1), stream
     not_zero = -math.expm1(-mean)
     if u >= not_zero:
         return np.int64(0), stream

@@ -12,4 +12,5 @@ TRUE_COUNTS = 7  # posterior draws of true counts, after the fit
 SHARES = 10  # tokens shared out over the remaining indices of a factorization; the row is the cell
 FACTOR = 11  # any factor of a factorization; the row is the factor's number and its row
 TIED_FACTOR = 12  # a factor on two axes, row after row; the row likewise
+VISITED_MANY = 16  # allocation of visited cells with many tokens; the row is the cell
 GENERATOR = 255  # numpy generators handed to a user's own model

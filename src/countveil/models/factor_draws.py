@@ -47,17 +47,24 @@ def draw_tied_factor(
     number: int,
     prior: Prior,
     tokens: np.ndarray,
+    further: np.ndarray | None,
     weights: np.ndarray,
     pairs: PairCells,
     before: np.ndarray,
     axis: int,
 ) -> np.ndarray:
-    """A factor at two terms, row after row; ``axis`` is the place of its rows among its own axes."""
+    """A factor at two terms, row after row; ``axis`` is the place of its rows among its own axes.
+
+    ``further`` is its exposure in other arrays, in which it stands at one term.
+    """
     moved = np.moveaxis(before, axis, 0)
     values = moved.reshape(len(moved), -1).copy()
     counts = np.moveaxis(tokens, axis, 0).reshape(values.shape)
+    exposed = np.zeros(values.shape)
+    if further is not None:
+        exposed += np.moveaxis(further, axis, 0).reshape(values.shape)
     first = number * ROWS_PER_FACTOR
-    draw_tied_rows(*key, first, prior.shape, prior.rate, counts, weights, *pairs, values)
+    draw_tied_rows(*key, first, prior.shape, prior.rate, counts, exposed, weights, *pairs, values)
     return np.ascontiguousarray(np.moveaxis(values.reshape(moved.shape), 0, axis))
 
 

@@ -23,8 +23,9 @@ from countveil.kernels.gamma import SMALLEST
 from countveil.models.contraction import contract
 from countveil.models.count_model import Data
 from countveil.models.exposure import Exposure
-from countveil.models.factor_draws import draw_factor, draw_symmetric_factor, draw_tied_factor
+from countveil.models.factor_exposure import to_letters
 from countveil.models.factor_state import state_type
+from countveil.models.factor_updates import draw_factors, log_joint
 from countveil.models.layout import Layout
 from countveil.models.listed_exposure import ListedExposure, cheaper_exposure
 from countveil.models.pair_cells import PairCells, pair_cells
@@ -104,28 +105,28 @@ class FactorModel:
     def init(self, data: Data, rng: np.random.Generator) -> Any:
         """Exponential factors, scaled alike so that the total rate is the data's (unbiased) total."""
         layout = self._layout(self._checked_shape(data.shape))
-        found, free = [], 0
-        for name, shape in zip(self._spec.factors, layout.shapes, strict=True):
-            given = self._fixed.get(name, self._start.get(name))
-            if given is None:
-                drawn = np.maximum(self._first_values(name, shape, rng), SMALLEST)
-                found.append(_mirrored(drawn) if self._prior(name).symmetric else drawn)
-                free += len(self._spec.places(name))
-            elif given.shape != shape:
-                kind = "fixed" if name in self._fixed else "start"
-                raise ValueError(f"{kind}: expected shape {shape} for {name!r}, got {given.shape}")
-            else:
-                found.append(np.array(given))
-        # Noise can push the estimated total below zero; one count per hundred cells is a start anywhere.
-        mean_rate = max(data.total() / max(data.n_observed, 1), 0.01)
+        found = [
+            self._first_factor(name, shape, rng)
+            for name, shape in zip(self._spec.factors, layout.shapes, strict=True)
+        ]
+        given = {*self._fixed, *self._start}
+        free = sum(name not in given for name in self._spec.names)
         now = self._total(layout, found) / math.prod(data.shape)
         if free and now > 0:
-            scale = (mean_rate / now) ** (1.0 / free)
-            given_names = {*self._fixed, *self._start}
-            found = [
-                a if n in given_names else a * scale for n, a in zip(self._spec.factors, found, strict=True)
-            ]
+            scale = (mean_rate(data) / now) ** (1.0 / free)
+            found = [a if n in given else a * scale for n, a in zip(self._spec.factors, found, strict=True)]
         return self.state_type(*found)
+
+    def _first_factor(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """A factor at the start: as given, or drawn, up to scale."""
+        given = self._fixed.get(name, self._start.get(name))
+        if given is None:
+            drawn = np.maximum(self._first_values(name, shape, rng), SMALLEST)
+            return _mirrored(drawn) if self._prior(name).symmetric else drawn
+        if given.shape != shape:
+            kind = "fixed" if name in self._fixed else "start"
+            raise ValueError(f"{kind}: expected shape {shape} for {name!r}, got {given.shape}")
+        return np.array(given)
 
     def _first_values(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """Starting values of a factor, up to scale."""
@@ -168,7 +169,7 @@ class FactorModel:
         spec, layout = self._spec, self._layout(self._shape(state))
         assert spec.first is not None
         arrays = self._at_terms(state)
-        theta = _to_letters(arrays[spec.first], spec.terms[spec.first], spec.output[0] + layout.group)
+        theta = to_letters(arrays[spec.first], spec.terms[spec.first], spec.output[0] + layout.group)
         terms = [p for p in range(len(spec.terms)) if p != spec.first]
         phi = contract(
             [spec.terms[p] for p in terms],
@@ -203,11 +204,16 @@ class FactorModel:
         term = spec.terms[spec.first]
         letters = spec.output[0] + layout.group
         of_rows = sums.row_topic.reshape([layout.sizes[c] for c in letters])
-        tokens[spec.factors.index(spec.names[spec.first])] += _to_letters(of_rows, letters, term)
+        tokens[spec.factors.index(spec.names[spec.first])] += to_letters(of_rows, letters, term)
         return observed._replace(tokens=tokens)
 
     def update(self, state: Any, counts: np.ndarray, rng: np.random.Generator) -> Any:
         """All factors given all counts, cell by cell: the plain path of the protocol."""
+        key, work = SweepKey(np.uint64(rng.integers(2**64, dtype=np.uint64)), 0, 0), RowWork(1)
+        return self.update_from_sums(state, self.share_counts(state, counts, key, work), key, work)
+
+    def share_counts(self, state: Any, counts: np.ndarray, key: SweepKey, row_work: RowWork) -> FactorSums:
+        """All counts, cell by cell, as tokens of every entry of every factor."""
         shape = self._shape(state)
         layout = self._layout(shape)
         outside = self.left_out(shape)
@@ -217,47 +223,22 @@ class FactorModel:
         hidden = hidden.reshape(shape[0], -1)
         starts = np.concatenate([[0], np.cumsum(hidden.sum(axis=1))]).astype(np.int64)
         observed = self.observed(starts, np.nonzero(hidden)[1].astype(np.int32), shape)
-        key = SweepKey(np.uint64(rng.integers(2**64, dtype=np.uint64)), 0, 0)
         kept = np.where(hidden.reshape(-1), 0, np.asarray(counts, dtype=np.int64).reshape(-1))
-        work = RowWork(1)
-        out = self._shared(layout, state, kept[:, None], layout.cells, key, work)
-        return self.update_from_sums(state, observed._replace(tokens=layout.unflat(out)), key, work)
+        out = self._shared(layout, state, kept[:, None], layout.cells, key, row_work)
+        return observed._replace(tokens=layout.unflat(out))
 
     def update_from_sums(self, state: Any, sums: FactorSums, key: SweepKey, row_work: RowWork) -> Any:
         """All factors given their tokens, one after the other, the first axis' first."""
-        spec, layout = self._spec, self._layout(self._shape(state))
-        held = dict(zip(spec.factors, state, strict=True))
-        leading = spec.factors if spec.first is None else (spec.names[spec.first], *spec.factors)
-        for name in dict.fromkeys(leading):
-            if name in self._fixed:
-                continue
-            number = spec.factors.index(name)
-            tokens, prior = sums.tokens[number], self._prior(name)
-            now = self.state_type(**held)
-            if len(spec.places(name)) == 2:
-                weights = self._pair_weights(layout, now, name)
-                axis = _axis_of(spec.term(name), spec.output)
-                held[name] = draw_tied_factor(
-                    key, number, prior, tokens, weights, sums.pairs[name], held[name], axis
-                )
-                continue
-            exposure = self._exposure(layout, now, spec.places(name)[0], sums.exposure)
-            draw = draw_symmetric_factor if prior.symmetric else draw_factor
-            held[name] = draw(key, number, prior, tokens, exposure, row_work)
+        factors = self._spec.factors
+        held = dict(zip(factors, state, strict=True))
+        draw_factors([(self, sums)], factors, sums.pairs, held, key, row_work)
         self._trade_scales(held, key)
         return self.state_type(**held)
 
     def log_joint(self, state: Any, sums: FactorSums) -> float:
         """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-        total = 0.0
-        for name, factor, tokens in zip(self._spec.factors, state, sums.tokens, strict=True):
-            logs = np.log(np.maximum(factor, SMALLEST))
-            total += float(np.sum(tokens * logs))
-            if name not in self._fixed:
-                prior = self._prior(name)
-                density = (prior.shape - 1) * logs - prior.rate * factor
-                total += float(np.sum(np.triu(density) if prior.symmetric else density))
-        return total - self._observed_rate(state, sums.exposure)
+        held = dict(zip(self._spec.factors, state, strict=True))
+        return log_joint([(self, sums)], self._spec.factors, held)
 
     def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey) -> None:
         """Scale moves between free factors that share a summed index, in place."""
@@ -277,57 +258,6 @@ class FactorModel:
             return self._total(self._layout(self._shape(state)), list(state))
         theta, phi = self.unfold(state)
         return float(np.sum(theta * exposure.of_rows(phi.T, len(theta))))
-
-    def _exposure(
-        self, layout: Layout, state: Any, place: int, observed: Exposure | ListedExposure
-    ) -> np.ndarray:
-        """The sum over observed cells of the product of all other terms, for every entry at this term."""
-        spec, arrays = self._spec, self._at_terms(state)
-        term = spec.terms[place]
-        others = [p for p in range(len(spec.terms)) if p != place]
-        everything = isinstance(observed, Exposure) and len(observed.missing_columns) == 0
-        if everything or spec.first is None:
-            return contract([spec.terms[p] for p in others], [arrays[p] for p in others], term, layout.sizes)
-        theta, phi = self.unfold(state)
-        letters = spec.output[0] + layout.group
-        if place == spec.first:
-            of_rows = observed.of_rows(phi.T, len(theta))
-            return _to_letters(of_rows.reshape([layout.sizes[c] for c in letters]), letters, term)
-        # What is observed of the first axis, column by column, takes the place of its factor.
-        letters = layout.rest + layout.group
-        seen = observed.of_columns(theta, layout.size(layout.rest))
-        others.remove(spec.first)
-        return contract(
-            [letters, *(spec.terms[p] for p in others)],
-            [seen.reshape([layout.sizes[c] for c in letters]), *(arrays[p] for p in others)],
-            term,
-            layout.sizes,
-        )
-
-    def _pair_weights(self, layout: Layout, state: Any, name: str) -> np.ndarray:
-        """w (t, c, d): the product of all other terms, for a factor at two terms with letters ic and jd."""
-        spec, arrays = self._spec, self._at_terms(state)
-        one, two = (spec.terms[p] for p in spec.places(name))
-        others = [p for p in range(len(spec.terms)) if spec.names[p] != name]
-        c, d = ("".join(x for x in term if x not in spec.output) for term in (one, two))
-        t = "".join(x for x in spec.output if x not in one + two)
-        fresh = "".join(x for x in d if x not in c)
-        found = contract(
-            [spec.terms[p] for p in others], [arrays[p] for p in others], t + c + fresh, layout.sizes
-        )
-        if fresh == d:
-            return found.reshape(layout.size(t), layout.size(c), layout.size(d))
-        # Shared letters: the terms meet only where these agree.
-        units = [np.eye(layout.sizes[x]) for x in d if x in c]
-        renamed = dict(zip((x for x in d if x in c), _fresh_letters(spec, len(units)), strict=True))
-        turned = "".join(renamed.get(x, x) for x in d)
-        spread = contract(
-            [t + c + fresh, *(x + y for x, y in renamed.items())],
-            [found, *units],
-            t + c + turned,
-            layout.sizes,
-        )
-        return spread.reshape(layout.size(t), layout.size(c), layout.size(d))
 
     def _shared(
         self,
@@ -381,29 +311,21 @@ class FactorModel:
         return shape
 
 
+def mean_rate(data: Data) -> float:
+    """The mean count of the observed cells: what the rates of a start should have for their mean."""
+    # Noise can push the estimated total below zero; one count per hundred cells is a start anywhere.
+    return max(data.total() / max(data.n_observed, 1), 0.01)
+
+
 @lru_cache(maxsize=64)
 def _layout(spec: Spec, sizes: tuple[tuple[str, int], ...], shape: tuple[int, ...]) -> Layout:
     return Layout(spec, dict(sizes), shape)
-
-
-def _axis_of(term: str, output: str) -> int:
-    return next(place for place, letter in enumerate(term) if letter in output)
-
-
-def _to_letters(array: np.ndarray, letters: str, wanted: str) -> np.ndarray:
-    """The same array with its axes in another order, in C order."""
-    return np.ascontiguousarray(array.transpose([letters.index(c) for c in wanted]))
 
 
 def _rows_of(array: np.ndarray, term: str, letter: str, rows: slice) -> np.ndarray:
     if letter not in term:
         return array
     return array[(slice(None),) * term.index(letter) + (rows,)]
-
-
-def _fresh_letters(spec: Spec, n: int) -> list[str]:
-    used = "".join(spec.terms) + spec.output
-    return [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in used][:n]
 
 
 def _mirrored(matrix: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ cells (r, r, t) in which it meets itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,10 +41,57 @@ def pair_cells(
     t = np.zeros(len(i), dtype=np.int64)
     if others:
         t = np.ravel_multi_index([index[a] for a in others], [shape[a] for a in others]).astype(np.int64)
-    same = i == j
-    n = shape[first]
+    return _pairs(isinstance(exposure, ListedExposure), i, j, t, shape[first])
+
+
+def stacked_pairs(parts: Sequence[PairCells], depths: Sequence[int]) -> PairCells:
+    """The cells of several arrays as those of one whose t runs over the t of each, one array after the other.
+
+    ``depths`` are the numbers of t. If some list observed cells and others missing ones, all list observed ones.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if len({part.observed for part in parts}) > 1:
+        parts = [
+            part if part.observed else _observed(part, depth)
+            for part, depth in zip(parts, depths, strict=True)
+        ]
+    firsts = np.concatenate([[0], np.cumsum(depths)])
+    n = len(parts[0].self_starts) - 1
+
+    def together(starts: str, t: str, other: str | None = None) -> tuple[np.ndarray, ...]:
+        r = np.concatenate([_rows(getattr(part, starts)) for part in parts])
+        at = np.concatenate([getattr(p, t) + first for p, first in zip(parts, firsts, strict=False)])
+        others = None if other is None else np.concatenate([getattr(part, other) for part in parts])
+        return _by(r, at, n, others)
+
     return PairCells(
-        isinstance(exposure, ListedExposure),
+        parts[0].observed,
+        *together("out_starts", "out_t", "out_other"),
+        *together("in_starts", "in_t", "in_other"),
+        *together("self_starts", "self_t"),
+    )
+
+
+def _observed(missing: PairCells, depth: int) -> PairCells:
+    """The same cells, the observed ones listed instead."""
+    n = len(missing.self_starts) - 1
+    seen = np.ones((n, n, depth), dtype=bool)
+    seen[_rows(missing.out_starts), missing.out_other, missing.out_t] = False
+    here = _rows(missing.self_starts)
+    seen[here, here, missing.self_t] = False
+    i, j, t = np.nonzero(seen)
+    return _pairs(True, i, j, t, n)
+
+
+def _rows(starts: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def _pairs(observed: bool, i: np.ndarray, j: np.ndarray, t: np.ndarray, n: int) -> PairCells:
+    same = i == j
+    return PairCells(
+        observed,
         *_by(i[~same], t[~same], n, j[~same]),
         *_by(j[~same], t[~same], n, i[~same]),
         *_by(i[same], t[same], n),

@@ -22,10 +22,13 @@ from countveil.models.quadratic_gamma import quadratic_gamma
 
 @compiled
 def draw_tied_rows(  # type: ignore[no-untyped-def]
-    seed, chain, sweep, first_row, shape, rate, tokens, weights, observed,
+    seed, chain, sweep, first_row, shape, rate, tokens, further, weights, observed,
     out_starts, out_other, out_t, in_starts, in_other, in_t, self_starts, self_t, values,
 ):  # fmt: skip
-    """Draw ``values`` (n, C) in place, given w (T, C, C) and the cells as ``PairCells`` has them."""
+    """Draw ``values`` (n, C) in place, given w (T, C, C) and the cells as ``PairCells`` has them.
+
+    ``further`` (n, C) is exposure from elsewhere, added to the rates: of arrays in which the factor stands once.
+    """
     n, size = values.shape
     sign = 1.0 if observed else -1.0
     total = np.zeros((size, size))
@@ -56,13 +59,14 @@ def draw_tied_rows(  # type: ignore[no-untyped-def]
             n_self = len(weights) - n_self
         if n_self == 0:
             for c in range(size):
-                values[r, c], stream = gamma(stream, shape + tokens[r, c], rate + max(linear[c], 0.0))
+                rest = further[r, c] + max(linear[c], 0.0)
+                values[r, c], stream = gamma(stream, shape + tokens[r, c], rate + rest)
         else:
             own[:] = total
             for i in range(self_starts[r], self_starts[r + 1]):
                 own += sign * weights[self_t[i]]
             for c in range(size):
-                met = max(linear[c], 0.0)
+                met = further[r, c] + max(linear[c], 0.0)
                 for d in range(size):
                     if d != c:
                         met += values[r, d] * max(own[c, d] + own[d, c], 0.0)

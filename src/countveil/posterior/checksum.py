@@ -18,8 +18,11 @@ _ATTRIBUTES = (
 
 def checksum(tree: xr.DataTree) -> str:
     """SHA-256 of our attributes and of the arrays of our groups, by name."""
-    digest = hashlib.sha256(json.dumps([tree.attrs.get(name) for name in _ATTRIBUTES]).encode())
-    for group in _GROUPS:
+    # Only a run of several views has views, and a release for each: others keep the checksum they always had.
+    attributes = [*_ATTRIBUTES, *(["views"] if "views" in tree.attrs else [])]
+    digest = hashlib.sha256(json.dumps([tree.attrs.get(name) for name in attributes]).encode())
+    of_views = [f"release_{view}" for view in json.loads(tree.attrs.get("views", "{}"))]
+    for group in (*_GROUPS, *of_views):
         if group not in tree.children:
             continue
         for name, variable in sorted(

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from countveil.counts import PrivateCounts
+from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.modelled_part import modelled_part
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import PlainCounts
@@ -79,7 +79,7 @@ class Posterior:
         tree: xr.DataTree,
         model: Any,
         state_type: Any,
-        data: PrivateCounts | PlainCounts | None,
+        data: PrivateCounts | CombinedReleases | PlainCounts | None,
         axes: tuple[str, ...],
         shape: tuple[int, ...],
         labels: tuple[np.ndarray | None, ...],
@@ -93,9 +93,9 @@ class Posterior:
         self._labels = readable_labels(labels)
 
     @property
-    def release(self) -> PrivateCounts | None:
-        """The release that was fitted, if it was one."""
-        return self._data if isinstance(self._data, PrivateCounts) else None
+    def release(self) -> PrivateCounts | CombinedReleases | None:
+        """The release that was fitted, if it was one (or several of the same counts, combined)."""
+        return self._data if isinstance(self._data, PrivateCounts | CombinedReleases) else None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -238,7 +238,8 @@ class Posterior:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a new Zarr folder in ArviZ's schema; ``load_posterior`` and arviz read it.
 
-        The release goes with it. Plain counts do not: a run file never holds true counts.
+        The release goes with it, with its plain rows if it has any. Plain counts that were fitted by themselves
+        do not.
         """
         save_posterior(self, path)
 

@@ -9,15 +9,21 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import xarray as xr
 
-from countveil.counts import PrivateCounts, load_release
+from countveil.counts import CombinedReleases, PrivateCounts, combine_releases, load_release
 
 _NAME = "release.parquet"
+#: Combined releases lie side by side.
+_NAMES = "release{:03}.parquet"
 
 
-def pack_release(release: PrivateCounts) -> xr.Dataset:
+def pack_release(release: PrivateCounts | CombinedReleases) -> xr.Dataset:
     """A release is one file, or a folder of files where it has many labels: one array of bytes for each."""
     with tempfile.TemporaryDirectory() as folder:
-        release.save(Path(folder) / _NAME)
+        if isinstance(release, CombinedReleases):
+            for i, one in enumerate(release.releases):
+                one.save(Path(folder) / _NAMES.format(i))
+        else:
+            release.save(Path(folder) / _NAME)
         files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
         arrays = {
             f"file{i}": ((f"byte{i}",), np.frombuffer(path.read_bytes(), dtype=np.uint8))
@@ -27,7 +33,7 @@ def pack_release(release: PrivateCounts) -> xr.Dataset:
     return xr.Dataset(arrays, attrs={"files": json.dumps(names)})
 
 
-def unpack_release(packed: xr.Dataset) -> PrivateCounts:
+def unpack_release(packed: xr.Dataset) -> PrivateCounts | CombinedReleases:
     """The release again."""
     with tempfile.TemporaryDirectory() as folder:
         for i, name in enumerate(json.loads(packed.attrs["files"])):
@@ -37,4 +43,6 @@ def unpack_release(packed: xr.Dataset) -> PrivateCounts:
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(packed[f"file{i}"].to_numpy().tobytes())
-        return load_release(Path(folder) / _NAME)
+        if (Path(folder) / _NAME).exists():
+            return load_release(Path(folder) / _NAME)
+        return combine_releases(*(load_release(path) for path in sorted(Path(folder).iterdir())))

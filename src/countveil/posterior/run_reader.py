@@ -8,19 +8,22 @@ from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from countveil.posterior.checksum import checksum
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.posterior_file_error import PosteriorFileError
 from countveil.posterior.release_group import unpack_release
+from countveil.posterior.shared_posterior import SharedPosterior
+from countveil.posterior.shared_reader import reopened, stored_labels
 from countveil.posterior.stored_models import state_type_of, stored_model
 from countveil.posterior.tree import FORMAT, VERSION
 
 
-def load_posterior(path: str | os.PathLike[str], model: Any = None, *, state_type: Any = None) -> Posterior:
-    """A run that ``Posterior.save`` wrote.
+def load_posterior(
+    path: str | os.PathLike[str], model: Any = None, *, state_type: Any = None
+) -> Posterior | SharedPosterior:
+    """A run that ``Posterior.save`` wrote; a ``SharedPosterior`` if it is one of several views.
 
     The run of a model of your own needs that ``model`` again, wherever rates are asked for. Its states come as
     a named tuple with the same fields, or as your ``state_type`` if that has methods of its own.
@@ -41,14 +44,18 @@ def load_posterior(path: str | os.PathLike[str], model: Any = None, *, state_typ
         raise PosteriorFileError(f"path: expected the folder of a run, got {str(folder)!r}, which is none")
     try:
         tree = _load_tree(folder)
-        release = unpack_release(tree["release"].to_dataset()) if "release" in tree.children else None
+        releases = {
+            group: unpack_release(tree[group].to_dataset())
+            for group in _release_groups(tree)
+            if group in tree.children
+        }
         tree = _as_fitted(tree)
         attributes = {
             name: json.loads(tree.attrs[name])
             for name in ("settings", "model", "axes", "dims", "shape", "labelled", "fields")
         }
         stored = stored_model(attributes["model"])
-        labels = _labels(tree, attributes["dims"], attributes["labelled"])
+        labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
     except (PosteriorFileError, MemoryError):
         raise
     except Exception as error:
@@ -57,6 +64,8 @@ def load_posterior(path: str | os.PathLike[str], model: Any = None, *, state_typ
         raise PosteriorFileError(
             f"path: expected a whole run, got a damaged one in {str(folder)!r} ({kind})"
         ) from error
+    if "views" in tree.attrs:
+        return reopened(tree, model if stored is None else stored, releases)
     fields = attributes["fields"]
     if model is not None and stored is None:
         _check_model(model, attributes["model"]["name"], fields)
@@ -65,7 +74,14 @@ def load_posterior(path: str | os.PathLike[str], model: Any = None, *, state_typ
     axes, shape = tuple(attributes["axes"]), tuple(attributes["shape"])
     seed = attributes["settings"]["seed"]
     return Posterior(
-        tree, model if stored is None else stored, state_type, release, axes, shape, labels, seed
+        tree,
+        model if stored is None else stored,
+        state_type,
+        releases.get("release"),
+        axes,
+        shape,
+        labels,
+        seed,
     )
 
 
@@ -92,13 +108,18 @@ def _load_tree(folder: Path) -> xr.DataTree:
     return tree
 
 
+def _release_groups(tree: xr.DataTree) -> list[str]:
+    """Where the file may hold releases: one, or one for every view."""
+    return ["release", *(f"release_{view}" for view in json.loads(tree.attrs.get("views", "{}")))]
+
+
 def _as_fitted(tree: xr.DataTree) -> xr.DataTree:
     """The tree as it was before it was saved: what only the file needs goes, and the order comes back."""
     order = {"posterior": json.loads(tree.attrs["fields"]), "sample_stats": json.loads(tree.attrs["scalars"])}
-    groups = {"/": tree.to_dataset().drop_attrs()}
+    groups, releases = {"/": tree.to_dataset().drop_attrs()}, _release_groups(tree)
     for node in tree.descendants:
         group = node.path.strip("/")
-        if group != "release":
+        if group not in releases:
             dataset = node.to_dataset(inherit=False).drop_encoding()
             if group in order:
                 names = [*order[group], *(v for v in dataset.data_vars if v not in order[group])]
@@ -110,11 +131,6 @@ def _as_fitted(tree: xr.DataTree) -> xr.DataTree:
     loaded = xr.DataTree.from_dict(groups)
     loaded.attrs = {k: v for k, v in tree.attrs.items() if k not in ("checksum", "complete")}
     return loaded
-
-
-def _labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> tuple[np.ndarray | None, ...]:
-    found = tree["posterior"].coords
-    return tuple(found[dim].to_numpy() if has else None for dim, has in zip(dims, labelled, strict=True))
 
 
 def _check_model(model: Any, name: str, fields: list[str]) -> None:

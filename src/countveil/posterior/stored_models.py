@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from countveil.models import CommunityModel, Factorization, TensorModel, TopicModel
+from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel, TopicModel
 from countveil.models.topic_model import TopicState
 
 _OURS = {f"countveil.{kind.__name__}": kind for kind in (TopicModel, CommunityModel, TensorModel)}
 _FACTORIZATION = "countveil.Factorization"
+_SHARED = "countveil.SharedFactors"
 
 
 def describe_ours(model: Any) -> dict[str, Any] | None:
@@ -24,6 +25,9 @@ def describe_ours(model: Any) -> dict[str, Any] | None:
     if type(model) is Factorization and not model.fixed:
         options = {"names": list(model.names), "shape": dict(model.shape), "rate": dict(model.rate)}
         return {"name": _FACTORIZATION, "settings": {"spec": model.spec, **options, **model.sizes}}
+    if type(model) is SharedFactors:
+        views = {view: describe_ours(one) for view, one in model.views.items()}
+        return None if None in views.values() else {"name": _SHARED, "settings": views}
     return None
 
 
@@ -32,6 +36,8 @@ def stored_model(described: dict[str, Any]) -> Any:
     settings = dict(described["settings"])
     if described["name"] == _FACTORIZATION:
         return Factorization(settings.pop("spec"), **settings)
+    if described["name"] == _SHARED:
+        return SharedFactors(**{view: stored_model(one) for view, one in settings.items()})
     kind = _OURS.get(described["name"])
     if kind is None:
         return None

@@ -9,11 +9,14 @@ import numpy as np
 from countveil.inference.cells_at import cells_at
 from countveil.inference.engines.cpu.rows import MISSING
 from countveil.inference.observations import Observations
+from countveil.inference.repeated_cells import gather
+from countveil.inference.repeated_observations import RepeatedObservations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
 from countveil.kernels.count_conditional import draw_count
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import poisson
+from countveil.kernels.repeated_counts import draw_count_repeated
 from countveil.posterior.kept_states import KeptStates, blocks_of, ordered_product
 
 
@@ -28,7 +31,7 @@ class CountSummary(NamedTuple):
 
 def summarize_counts(
     kept: KeptStates,
-    data: Observations,
+    data: Observations | RepeatedObservations,
     seed: int,
     rows: np.ndarray,
     columns: np.ndarray,
@@ -49,13 +52,19 @@ def summarize_counts(
 
 
 def _draws(
-    kept: KeptStates, data: Observations, seed: int, rows: np.ndarray, columns: np.ndarray, cells: np.ndarray
+    kept: KeptStates,
+    data: Observations | RepeatedObservations,
+    seed: int,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    cells: np.ndarray,
 ) -> np.ndarray:
     values, rho = cells_at(data, *np.divmod(cells, data.width))
+    draw_cells = _draw_cells if values.ndim == 1 else _draw_repeated_cells
     drawn = np.empty((len(kept), len(cells)), dtype=np.int64)
     places = np.ndindex(*kept.sizes)
     for out, place, rates in zip(drawn, places, kept.rates(rows, columns, ordered_product), strict=True):
-        _draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), rho, out)
+        draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), rho, out)
     return drawn
 
 
@@ -73,3 +82,16 @@ def _draw_cells(seed, chain, draw, cells, values, rates, rho, out):
             out[i] = values[i]
         else:
             out[i], stream = draw_count(stream, values[i], rates[i], rho[i])
+
+
+@compiled
+def _draw_repeated_cells(seed, chain, draw, cells, values, rates, rho, out):
+    """The same for cells that were released several times: values and rho are (cells, releases)."""
+    x, noise = np.empty(rho.shape[1], dtype=np.int64), np.empty(rho.shape[1])
+    for i in range(len(values)):
+        stream = open_stream(seed, chain, draw, steps.TRUE_COUNTS, cells[i])
+        n = gather(values[i], rho[i], x, noise)
+        if n == 0:
+            out[i], stream = poisson(stream, rates[i])
+        else:
+            out[i], stream = draw_count_repeated(stream, x[:n], noise[:n], rates[i])

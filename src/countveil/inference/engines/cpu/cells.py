@@ -11,7 +11,14 @@ import math
 import numpy as np
 
 from countveil.inference.engines.cpu.noise_rates import NoiseRates
-from countveil.inference.engines.cpu.rows import MISSING, allocate, cell_rate, fill_rates, open_row, weigh
+from countveil.inference.engines.cpu.rows import (
+    MISSING,
+    allocate,
+    factors_by_row,
+    fill_rates,
+    open_row,
+    scratch_size,
+)
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
@@ -41,6 +48,7 @@ class TopicCells:
         """The sums of allocated tokens of one sweep."""
         data = self._data
         topics = self._model.n_topics
+        theta, phi_by_column = factors_by_row(state)
         phi = np.ascontiguousarray(state.phi)
         row_topic = np.zeros((data.n_rows, topics), dtype=np.int64)
         column_topic = np.zeros((row_work.threads, data.width, topics), dtype=np.int64)
@@ -48,7 +56,7 @@ class TopicCells:
 
         def rows(worker: int, start: int, stop: int) -> None:
             _sweep_rows(
-                *key, start, stop, state.theta, phi, state.phi.T, *data[2:],
+                *key, start, stop, theta, phi, phi_by_column, *data[2:],
                 self._noise_rates.bessel, plus, minus,
                 row_topic, column_topic[worker],
             )  # fmt: skip
@@ -67,7 +75,7 @@ def _sweep_rows(
     n_topics, width = phi.shape
     rates = np.empty(width)
     released = np.empty(width, dtype=np.int64)
-    weights = np.empty(n_topics)
+    scratch = np.empty(scratch_size(n_topics))
     for d in range(start, stop):
         stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
         fill_rates(d, theta, phi, rates)
@@ -84,6 +92,4 @@ def _sweep_rows(
             else:
                 y, stream = draw_count(stream, x, rates[v], rho)
             if y > 0:
-                total = cell_rate(d, v, theta, phi_by_column)
-                weigh(d, v, theta, phi_by_column, weights)
-                stream = allocate(stream, d, v, y, weights, total, row_topic, column_topic)
+                stream = allocate(stream, d, v, y, theta, phi_by_column, scratch, row_topic, column_topic)

@@ -28,20 +28,12 @@ def code_matrix(data: Observations) -> np.ndarray:
 
 @compiled
 def open_codes(d, row_starts, columns, values, missing_starts, missing_columns, codes):
-    """Write row d into ``codes``, which is all zero."""
+    """Write row d into ``codes``."""
+    codes[:] = 0
     for i in range(row_starts[d], row_starts[d + 1]):
         codes[columns[i]] = min(values[i], LARGE)
     for i in range(missing_starts[d], missing_starts[d + 1]):
         codes[missing_columns[i]] = UNSEEN
-
-
-@compiled
-def close_codes(d, row_starts, columns, missing_starts, missing_columns, codes):
-    """Make ``codes`` all zero again."""
-    for i in range(row_starts[d], row_starts[d + 1]):
-        codes[columns[i]] = 0
-    for i in range(missing_starts[d], missing_starts[d + 1]):
-        codes[missing_columns[i]] = 0
 
 
 @compiled

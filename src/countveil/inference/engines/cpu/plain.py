@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from countveil.inference.engines.cpu.rows import allocate, cell_rate, weigh
+from countveil.inference.engines.cpu.rows import (
+    FEW_TOKENS,
+    allocate_few,
+    allocate_many,
+    factors_by_row,
+    scratch_size,
+)
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
@@ -33,12 +39,13 @@ class TopicPlain:
     def sums(self, state: TopicState, key: SweepKey, row_work: RowWork) -> TopicSums:
         """The sums of allocated tokens of one sweep."""
         data = self._data
-        row_topic = np.zeros(state.theta.shape, dtype=np.int64)
-        column_topic = np.zeros((row_work.threads, *state.phi.T.shape), dtype=np.int64)
+        theta, phi = factors_by_row(state)
+        row_topic = np.zeros(theta.shape, dtype=np.int64)
+        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=np.int64)
 
         def rows(worker: int, start: int, stop: int) -> None:
             _allocate_rows(
-                *key, start, stop, state.theta, state.phi.T, data.row_starts, data.columns, data.values,
+                *key, start, stop, theta, phi, data.row_starts, data.columns, data.values,
                 row_topic, column_topic[worker],
             )  # fmt: skip
 
@@ -49,24 +56,19 @@ class TopicPlain:
 
 @compiled
 def _allocate_rows(
-    seed,
-    chain,
-    sweep,
-    start,
-    stop,
-    theta,
-    phi_by_column,
-    row_starts,
-    columns,
-    values,
-    row_topic,
-    column_topic,
-):
-    weights = np.empty(theta.shape[1])
+    seed, chain, sweep, start, stop, theta, phi_by_column, row_starts, columns, values,
+    row_topic, column_topic,
+):  # fmt: skip
+    scratch = np.empty(scratch_size(theta.shape[1]))
     for d in range(start, stop):
         stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
         for i in range(row_starts[d], row_starts[d + 1]):
-            v = columns[i]
-            total = cell_rate(d, v, theta, phi_by_column)
-            weigh(d, v, theta, phi_by_column, weights)
-            stream = allocate(stream, d, v, np.int64(values[i]), weights, total, row_topic, column_topic)
+            if values[i] <= FEW_TOKENS:
+                stream = allocate_few(
+                    stream, d, columns[i], values[i], theta, phi_by_column, scratch, row_topic, column_topic
+                )
+        for i in range(row_starts[d], row_starts[d + 1]):
+            if values[i] > FEW_TOKENS:
+                stream = allocate_many(
+                    stream, d, columns[i], np.int64(values[i]), theta, phi_by_column, row_topic, column_topic
+                )

@@ -18,8 +18,8 @@ from countveil.kernels.compiled import compiled
 
 # Nanoseconds, roughly, on current processors: only their ratio matters, and only for speed.
 PROPOSE = 40.0
-VISIT = 60.0
-VISIT_PER_TOPIC = 1.0
+VISIT = 70.0
+VISIT_PER_TOPIC = 0.4
 
 
 class Plan(NamedTuple):

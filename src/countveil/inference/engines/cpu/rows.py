@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from countveil.inference.engines.cpu.cell_products import LANES, running_sums, sum_of_products
 from countveil.kernels.binomial import binomial
-from countveil.kernels.compiled import compiled
+from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.uniform import uniform
+from countveil.models.topic_model import TopicState
 
 #: What a row buffer holds for a missing cell.
 MISSING = -1
 
 #: Counts up to this are shared out token by token, larger ones by binomials.
 FEW_TOKENS = 16
+
+_ZERO, _ONE, _LANES = np.uint64(0), np.uint64(1), np.uint64(LANES)
+
+
+def factors_by_row(state: TopicState) -> tuple[np.ndarray, np.ndarray]:
+    """theta (rows, K) and phi (columns, K) as compiled code expects them; no copy where they are so already."""
+    return np.ascontiguousarray(state.theta, np.float64), np.ascontiguousarray(state.phi.T, np.float64)
 
 
 @compiled
@@ -35,65 +46,94 @@ def open_row(d, row_starts, columns, values, missing_starts, missing_columns, re
         released[missing_columns[i]] = MISSING
 
 
-@compiled
+@inlined
 def cell_rate(d, v, theta, phi_by_column):
-    """sum_k theta_dk phi_kv.
-
-    Four partial sums over one-dimensional views, which the compiler turns into vector instructions; their order
-    is fixed, so the bits are too.
-    """
-    t, p = theta[d], phi_by_column[v]
-    n = len(t)
-    s0 = s1 = s2 = s3 = 0.0
-    for k in range(0, n - 3, 4):
-        s0 += t[k] * p[k]
-        s1 += t[k + 1] * p[k + 1]
-        s2 += t[k + 2] * p[k + 2]
-        s3 += t[k + 3] * p[k + 3]
-    for k in range(n - n % 4, n):
-        s0 += t[k] * p[k]
-    return (s0 + s1) + (s2 + s3)
+    """sum_k theta_dk phi_kv."""
+    return sum_of_products(theta, d, phi_by_column, v)
 
 
 @compiled
-def weigh(d, v, theta, phi_by_column, weights):
-    """weights[k] = theta_dk phi_kv."""
-    t, p = theta[d], phi_by_column[v]
-    for k in range(len(weights)):
-        weights[k] = t[k] * p[k]
+def scratch_size(n_topics):
+    """Room that ``allocate`` needs: the running sums of the products, and where each lane begins."""
+    return n_topics // LANES * LANES + 2 * LANES
+
+
+@inlined
+def allocate_few(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
+    """Share a cell's count out over the topics in proportion to theta_dk phi_kv, and add it to both sums.
+
+    A token is a point of the line on which the products lie end to end: lane after lane (see ``cell_products``),
+    within a lane topic after topic. All ends up to the point are counted, without a branch, so that the processor
+    works on several tokens at once.
+    """
+    # Unsigned, because numba checks a signed index for being negative.
+    d, v = np.uint64(d), np.uint64(v)
+    total = lay_out(d, v, theta, phi_by_column, scratch)
+    for _ in range(count):
+        u, stream = uniform(stream)
+        k = pick(u, total, d, v, theta, phi_by_column, scratch)
+        row_topic[d, k] += 1
+        column_topic[v, k] += 1
+    return stream
+
+
+@inlined
+def lay_out(d, v, theta, phi_by_column, scratch):
+    """The products theta_dk phi_kv end to end: running sums within a lane, and where each lane starts."""
+    last = np.uint64(theta.shape[1]) // _LANES * _LANES
+    running_sums(theta, d, phi_by_column, v, scratch)
+    total = 0.0
+    for lane in range(_LANES):
+        scratch[last + _LANES + lane] = total
+        total += scratch[last + lane]
+    return total
+
+
+@inlined
+def pick(u, total, d, v, theta, phi_by_column, scratch):
+    """The topic at the point u * total of the line that was laid out."""
+    last = np.uint64(theta.shape[1]) // _LANES * _LANES
+    starts = last + _LANES
+    point = u * total
+    lane = _ZERO
+    for other in range(_ONE, _LANES):
+        lane += _ONE if point >= scratch[starts + other] else _ZERO
+    point -= scratch[starts + lane]
+    k = lane
+    for end in range(lane, last, _LANES):
+        k += _LANES if scratch[end] <= point else _ZERO
+    return k if k < last else _checked(k, u, d, v, theta, phi_by_column)
 
 
 @compiled
-def allocate(stream, d, v, count, weights, total, row_topic, column_topic):
-    """Share a cell's count out over the topics in proportion to ``weights`` and add it to both sums.
+def _checked(k, u, d, v, theta, phi_by_column):
+    """k, unless rounding led past the end or to a product of zero: the last positive one then.
 
-    Weights that have all underflowed to zero count as equal: a token must go somewhere.
+    Products that have all underflowed to zero count as equal: a token must go somewhere.
     """
-    n = len(weights)
-    if count <= FEW_TOKENS:
-        for _ in range(count):
-            u, stream = uniform(stream)
-            if total > 0.0:
-                left = u * total
-                k = 0
-                while k < n - 1 and left >= weights[k]:
-                    left -= weights[k]
-                    k += 1
-                while weights[k] <= 0.0:  # rounding led past the last positive weight
-                    k -= 1
-            else:
-                k = int(u * n)  # u < 1
-            row_topic[d, k] += 1
-            column_topic[v, k] += 1
-        return stream
+    n = np.uint64(theta.shape[1])
+    if k < n and theta[d, k] * phi_by_column[v, k] > 0.0:
+        return k
+    for back in range(n):
+        if theta[d, n - _ONE - back] * phi_by_column[v, n - _ONE - back] > 0.0:
+            return n - _ONE - back
+    return np.uint64(u * n)
+
+
+@compiled
+def allocate_many(stream, d, v, count, theta, phi_by_column, row_topic, column_topic):
+    """``allocate_few`` for large counts: by binomials, topic after topic."""
+    n = theta.shape[1]
+    total = cell_rate(d, v, theta, phi_by_column)
     left = total
     last = 0
     for k in range(n):
+        weight = theta[d, k] * phi_by_column[v, k]
         if total <= 0.0:
             share = 1.0 / (n - k)
-        elif weights[k] > 0.0:
-            share = weights[k] / left if weights[k] < left else 1.0
-            left -= weights[k]
+        elif weight > 0.0:
+            share = weight / left if weight < left else 1.0
+            left -= weight
         else:
             continue
         last = k
@@ -103,6 +143,14 @@ def allocate(stream, d, v, count, weights, total, row_topic, column_topic):
         count -= drawn
         if count == 0:
             return stream
-    row_topic[d, last] += count  # rounding again: the rest belongs to the last positive weight
+    row_topic[d, last] += count  # rounding again: the rest belongs to the last positive product
     column_topic[v, last] += count
     return stream
+
+
+@compiled
+def allocate(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
+    """Either way. A loop over many cells asks for itself: two ways in one place make it slower."""
+    if count > FEW_TOKENS:
+        return allocate_many(stream, d, v, count, theta, phi_by_column, row_topic, column_topic)
+    return allocate_few(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic)

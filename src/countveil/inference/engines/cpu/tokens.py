@@ -23,21 +23,30 @@ Cost: O(tokens/alpha on the proposed columns + K per positive cell of the visite
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from countveil.inference.engines.cpu.codes import UNSEEN, close_codes, code_matrix, open_codes, value_of
+from countveil.inference.engines.cpu.codes import UNSEEN, code_matrix, open_codes, value_of
 from countveil.inference.engines.cpu.plan import make_plan
-from countveil.inference.engines.cpu.rows import allocate, cell_rate, weigh
-from countveil.inference.engines.cpu.visited_cells import visit_cells
-from countveil.inference.engines.cpu.word_tables import draw_words, word_tables
+from countveil.inference.engines.cpu.rows import (
+    allocate,
+    cell_rate,
+    factors_by_row,
+    lay_out,
+    pick,
+    scratch_size,
+)
+from countveil.inference.engines.cpu.visits import visit_cells
+from countveil.inference.engines.cpu.word_tables import choose_slots, word_at, word_tables
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
-from countveil.kernels.count_conditional import draw_count
+from countveil.kernels.count_conditional import draw_count_directly
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import poisson
 from countveil.kernels.uniform import uniform
+from countveil.kernels.uniforms import fill_uniforms
 from countveil.models.exposure import Exposure
 from countveil.models.row_work import RowWork
 from countveil.models.sweep_key import SweepKey
@@ -66,21 +75,21 @@ class TopicTokens:
     def sums(self, state: TopicState, key: SweepKey, row_work: RowWork) -> TopicSums:
         """The sums of allocated tokens of one sweep."""
         data, plan = self._data, self._plan
-        phi = state.phi.T
+        theta, phi = factors_by_row(state)
         proposed = word_tables(phi, plan.proposed, row_work)
         visited = word_tables(phi, plan.visited, row_work)
-        row_topic = np.zeros(state.theta.shape, dtype=np.int64)
+        row_topic = np.zeros(theta.shape, dtype=np.int64)
         column_topic = np.zeros((row_work.threads, *phi.shape), dtype=np.int32)
 
         def rows(worker: int, start: int, stop: int) -> None:
             _propose_rows(
-                *key, start, stop, state.theta, phi, *proposed, *visited, self._codes, *data[2:],
+                *key, start, stop, theta, phi, *proposed, *visited, self._codes, *data[2:],
                 self._lowest_rho, self._highest_rho, row_topic, column_topic[worker],
             )  # fmt: skip
 
         def visits(worker: int, start: int, stop: int) -> None:
             visit_cells(
-                *key, data.width, *plan.cells, start, stop, state.theta, phi, data.row_rho, data.cell_rho,
+                *key, data.width, *plan.cells, start, stop, theta, phi, data.row_rho, data.cell_rho,
                 row_topic, column_topic[worker],
             )  # fmt: skip
 
@@ -90,43 +99,79 @@ class TopicTokens:
         return TopicSums(row_topic, column_topic.sum(axis=0, dtype=np.int64), exposure)
 
 
+class TokenRoom(NamedTuple):
+    """Room for the tokens of a row."""
+
+    per_topic: np.ndarray  # int64 (topics)
+    uniforms: np.ndarray
+    column: np.ndarray  # int32
+    topic: np.ndarray  # int32
+    fallen: np.ndarray  # int32: columns whose proposals are not accepted
+
+
+@compiled
+def token_room(n_topics, n_tokens):
+    """Room for a row with so many topics and tokens."""
+    return TokenRoom(
+        np.empty(n_topics, dtype=np.int64),
+        np.empty(n_tokens),
+        np.empty(n_tokens, dtype=np.int32),
+        np.empty(n_tokens, dtype=np.int32),
+        np.empty(n_tokens, dtype=np.int32),
+    )
+
+
 @compiled
 def draw_tokens(
-    stream, d, scale, theta, mass, heavy_mass, n_heavy, per_weight, slots, token_column, token_topic
+    stream, d, scale, theta, mass, heavy_mass, n_heavy, per_weight, slots, codes, positive, room, scratch
 ):
-    """All tokens of row d at once: per topic Poisson(scale * theta_dk * mass_k), each with a column by weight.
+    """Tokens of row d, Poisson(scale * theta_dk * mass_k) of topic k, each with a column by weight.
 
-    Returns ``(number of tokens, token_column, token_topic, stream)``; the lists grow as needed.
+    Only those on positive (or else on non-positive) observed cells are kept. Returns ``(number, room, stream)``;
+    the room grows as needed.
     """
-    n_tokens = 0
-    for k in range(theta.shape[1]):
-        n, stream = poisson(stream, scale * theta[d, k] * mass[k])
-        if n == 0:
-            continue
-        if n_tokens + n > len(token_column):
-            more = np.empty(n_tokens + 2 * n, dtype=np.int32)
-            token_column = np.concatenate((token_column[:n_tokens], more))
-            token_topic = np.concatenate((token_topic[:n_tokens], more))
-        stream = draw_words(
-            stream, k, n, mass, heavy_mass, n_heavy, per_weight, slots, token_column, n_tokens
+    n_topics, n_columns = np.uint64(theta.shape[1]), slots.shape[1]
+    masses = mass.reshape(1, -1)
+    total = lay_out(np.uint64(d), np.uint64(0), theta, masses, scratch)
+    by_topic = scale * total > 0.5 * n_topics
+    n_tokens = np.int64(0)
+    if by_topic:
+        for k in range(n_topics):
+            n, stream = poisson(stream, scale * theta[d, k] * mass[k])
+            room.per_topic[k] = n
+            n_tokens += n
+    else:
+        # Fewer tokens than topics: their number first, then a topic for each.
+        n_tokens, stream = poisson(stream, scale * total)
+    if n_tokens > len(room.column):
+        grown = token_room(n_topics, 2 * n_tokens)
+        grown.per_topic[:] = room.per_topic
+        room = grown
+    if not by_topic:
+        stream = fill_uniforms(stream, room.uniforms, n_tokens)
+        room.per_topic[:] = 0
+        for i in range(n_tokens):
+            k = pick(room.uniforms[i], total, np.uint64(d), np.uint64(0), theta, masses, scratch)
+            room.per_topic[k] += 1
+    stream = fill_uniforms(stream, room.uniforms, n_tokens)
+    begin = np.uint64(0)
+    for k in range(n_topics):
+        end = begin + np.uint64(room.per_topic[k])
+        choose_slots(
+            k, begin, end, mass, heavy_mass, n_heavy, per_weight, n_columns, room.uniforms, room.column
         )
-        for i in range(n_tokens, n_tokens + n):
-            token_topic[i] = k
-        n_tokens += n
-    return n_tokens, token_column, token_topic, stream
-
-
-@compiled
-def sift(n_tokens, token_column, token_topic, codes, positive):
-    """Keep the tokens on positive (or else on non-positive) observed cells; returns how many there are."""
-    kept = 0
-    for i in range(n_tokens):
-        v, k = token_column[i], token_topic[i]
-        code = codes[v]
-        token_column[kept] = v
-        token_topic[kept] = k
-        kept += (code != 0) & (code != UNSEEN) if positive else code == 0
-    return kept
+        room.topic[begin:end] = k
+        begin = end
+    for i in range(begin):
+        room.column[i] = word_at(np.uint64(room.topic[i]), room.column[i], room.uniforms[i], slots)
+    kept = np.uint64(0)
+    for i in range(begin):
+        v = room.column[i]
+        code = codes[np.uint64(v)]
+        room.column[kept] = v
+        room.topic[kept] = room.topic[i]
+        kept += np.uint64((code != 0) & (code != UNSEEN) if positive else code == 0)
+    return np.int64(kept), room, stream
 
 
 @compiled
@@ -145,8 +190,8 @@ def _thin(stream, n_tokens, token_column, token_topic, rho, cell_rho, d, sign):
 
 @compiled
 def _accept_or_redraw(
-    stream, d, n_tokens, token_column, token_topic, proposals, theta, phi, codes,
-    row_starts, columns, values, row_rho, cell_rho, weights, row_topic, column_topic,
+    stream, d, n_tokens, room, proposals, theta, phi, codes,
+    row_starts, columns, values, row_rho, cell_rho, scratch, row_topic, column_topic,
 ):  # fmt: skip
     """A cell's n proposed tokens stand with probability h(n), else the cell is drawn anew.
 
@@ -154,30 +199,33 @@ def _accept_or_redraw(
     all of them: STANDS or FALLS.
     """
     for i in range(n_tokens):
-        proposals[token_column[i]] += 1
+        proposals[room.column[i]] += 1
+    n_fallen = 0
     for i in range(n_tokens):
-        v = token_column[i]
+        v = room.column[i]
         n = proposals[v]
         if n > 1:
-            t = value_of(codes[v], d, v, row_starts, columns, values)
-            n_excess = n - t
+            n_excess = n - value_of(codes[v], d, v, row_starts, columns, values)
             n = _STANDS
             if n_excess > 0:
                 rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
                 u, stream = uniform(stream)
                 if u >= math.exp(-2.0 * rho * n_excess):
                     n = _FALLS
-                    mu = cell_rate(d, v, theta, phi)
-                    weigh(d, v, theta, phi, weights)
-                    y, stream = draw_count(stream, t, mu, rho)
-                    stream = allocate(stream, d, v, y, weights, mu, row_topic, column_topic)
+                    room.fallen[n_fallen] = v
+                    n_fallen += 1
             proposals[v] = n
         # A single token stands without a look: t >= 1 on every positive cell.
         if n != _FALLS:
-            row_topic[d, token_topic[i]] += 1
-            column_topic[v, token_topic[i]] += 1
+            row_topic[d, room.topic[i]] += 1
+            column_topic[v, room.topic[i]] += 1
     for i in range(n_tokens):
-        proposals[token_column[i]] = 0
+        proposals[room.column[i]] = 0
+    for v in room.fallen[:n_fallen]:
+        rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
+        t = value_of(codes[v], d, v, row_starts, columns, values)
+        y, stream = draw_count_directly(stream, t, cell_rate(d, v, theta, phi), rho)
+        stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
     return stream
 
 
@@ -198,10 +246,9 @@ def _propose_rows(
 ):  # fmt: skip
     """Passes 1 to 3 for rows start..stop."""
     width, n_topics = phi.shape
-    weights = np.empty(n_topics)
+    scratch = np.empty(scratch_size(n_topics))
     proposals = np.zeros(width, dtype=np.int32)
-    token_column = np.empty(1024, dtype=np.int32)
-    token_topic = np.empty(1024, dtype=np.int32)
+    room = token_room(n_topics, 1024)
     buffer = np.zeros(width, dtype=np.uint8)
     listed = len(code_rows) == 0
     by_cell = len(cell_rho) > 0
@@ -212,16 +259,15 @@ def _propose_rows(
             open_codes(d, row_starts, columns, values, missing_starts, missing_columns, codes)
         if proposed_slots.shape[1]:
             rho = highest_rho[d]
-            n, token_column, token_topic, stream = draw_tokens(
+            n, room, stream = draw_tokens(
                 stream, d, math.exp(rho), theta, proposed_mass, proposed_heavy_mass, proposed_n_heavy,
-                proposed_per_weight, proposed_slots, token_column, token_topic,
+                proposed_per_weight, proposed_slots, codes, True, room, scratch,
             )  # fmt: skip
-            n = sift(n, token_column, token_topic, codes, True)
             if by_cell:
-                n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho, d, 1.0)
+                n, stream = _thin(stream, n, room.column, room.topic, rho, cell_rho, d, 1.0)
             stream = _accept_or_redraw(
-                stream, d, n, token_column, token_topic, proposals, theta, phi, codes,
-                row_starts, columns, values, row_rho, cell_rho, weights, row_topic, column_topic,
+                stream, d, n, room, proposals, theta, phi, codes,
+                row_starts, columns, values, row_rho, cell_rho, scratch, row_topic, column_topic,
             )  # fmt: skip
         rho = lowest_rho[d]
         for group in range(2):
@@ -231,13 +277,10 @@ def _propose_rows(
                 else (visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots)
             )
             if slots.shape[1]:
-                n, token_column, token_topic, stream = draw_tokens(
+                n, room, stream = draw_tokens(
                     stream, d, math.exp(-rho), theta, mass, heavy_mass, n_heavy, per_weight, slots,
-                    token_column, token_topic,
+                    codes, False, room, scratch,
                 )  # fmt: skip
-                n = sift(n, token_column, token_topic, codes, False)
                 if by_cell:
-                    n, stream = _thin(stream, n, token_column, token_topic, rho, cell_rho, d, -1.0)
-                _add_tokens(d, n, token_column, token_topic, row_topic, column_topic)
-        if listed:
-            close_codes(d, row_starts, columns, missing_starts, missing_columns, codes)
+                    n, stream = _thin(stream, n, room.column, room.topic, rho, cell_rho, d, -1.0)
+                _add_tokens(d, n, room.column, room.topic, row_topic, column_topic)

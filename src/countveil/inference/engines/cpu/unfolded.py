@@ -28,11 +28,15 @@ class Unfolded:
         shape: tuple[int, ...],
         bessel: bool = False,
         cells: bool = False,
+        engine: Any = None,
     ) -> None:
+        """``engine`` serves the topic model with ``model.n_topics`` topics; by default one for the data."""
         self._model = model
         topics = TopicModel(model.n_topics)
-        self._engine: TopicCells | TopicPlain | TopicTokens
-        if not observations.noisy:
+        self._engine: Any
+        if engine is not None:
+            self._engine = engine
+        elif not observations.noisy:
             self._engine = TopicPlain(topics, observations)
         elif bessel or cells:
             self._engine = TopicCells(topics, observations, bessel)
@@ -42,7 +46,10 @@ class Unfolded:
 
     def sweep(self, state: Any, key: SweepKey, row_work: RowWork) -> tuple[Any, FactorSums]:
         """Draw all true counts, share them out, then draw the factors."""
-        model = self._model
-        unfolded = self._engine.sums(model.unfold(state), key, row_work)
-        sums = model.share(state, unfolded, self._observed, key, row_work)
-        return model.update_from_sums(state, sums, key, row_work), sums
+        sums = self.sums(state, key, row_work)
+        return self._model.update_from_sums(state, sums, key, row_work), sums
+
+    def sums(self, state: Any, key: SweepKey, row_work: RowWork) -> FactorSums:
+        """Draw all true counts and share them out: the tokens of every factor."""
+        unfolded = self._engine.sums(self._model.unfold(state), key, row_work)
+        return self._model.share(state, unfolded, self._observed, key, row_work)

@@ -6,17 +6,12 @@ The block's rows of theta stay at hand, and each row of phi is fetched once per 
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from countveil.inference.engines.cpu.rows import allocate, cell_rate, weigh
 from countveil.inference.observations import Observations
-from countveil.kernels import steps
 from countveil.kernels.compiled import compiled
-from countveil.kernels.count_conditional import draw_count_scaled
-from countveil.kernels.philox import open_stream
 
 ROWS_PER_BLOCK = 32
 
@@ -107,26 +102,3 @@ def _put(counting, v, d, value, at, out_rows, out_columns, out_values):
     out_columns[at[v]] = v
     out_values[at[v]] = value
     at[v] += 1
-
-
-@compiled
-def visit_cells(
-    seed, chain, sweep, width, block_starts, rows, columns, values, start, stop,
-    theta, phi, row_rho, cell_rho, row_topic, column_topic,
-):  # fmt: skip
-    """Draw and allocate the true counts of the cells in blocks start..stop."""
-    weights = np.empty(theta.shape[1])
-    by_cell = len(cell_rho) > 0
-    alpha, inverse_alpha = 1.0, 1.0
-    last = -1.0
-    for i in range(block_starts[start], block_starts[stop]):
-        d, v = rows[i], columns[i]
-        rho = cell_rho[d, v] if by_cell else row_rho[d]
-        if rho != last:
-            alpha, inverse_alpha, last = math.exp(-rho), math.exp(rho), rho
-        stream = open_stream(seed, chain, sweep, steps.VISITED, d * np.int64(width) + v)
-        mu = cell_rate(d, v, theta, phi)
-        y, stream = draw_count_scaled(stream, np.int64(values[i]), mu, rho, mu * inverse_alpha, mu * alpha)
-        if y > 0:
-            weigh(d, v, theta, phi, weights)
-            stream = allocate(stream, d, v, y, weights, mu, row_topic, column_topic)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from countveil.kernels.alias import build_alias
-from countveil.kernels.compiled import compiled
-from countveil.kernels.uniform import uniform
+from countveil.kernels.compiled import compiled, inlined
 from countveil.models.row_work import RowWork
 
 #: A slot's probability to keep its own column, as a whole number.
@@ -52,33 +51,33 @@ def word_tables(phi_by_column: np.ndarray, columns: np.ndarray, row_work: RowWor
     return tables
 
 
-@compiled
-def draw_words(stream, k, n, mass, heavy_mass, n_heavy, per_weight, slots, out, at):
-    """Write n columns of topic k, drawn by weight, to out[at:]; returns the stream.
+@inlined
+def choose_slots(k, begin, end, mass, heavy_mass, n_heavy, per_weight, n_columns, uniforms, out):
+    """Slots of topic k, drawn by weight, to out[begin:end], by the uniforms there; the rest of each stays there.
 
-    One uniform chooses heavy or light, the slot, and its half. Nothing depends on what a word means to the
-    caller, so that the lookups of many words overlap.
+    One uniform chooses heavy or light, the slot, and its half (``word_at``). There is no branch in this loop, so
+    the compiler takes several at a time.
     """
     total, heavy, n_first = mass[k], heavy_mass[k], n_heavy[k]
-    n_others = slots.shape[1] - n_first
+    last_heavy, last_light = n_first - 1, n_columns - n_first - 1
     heavy_slots, light_slots = per_weight[k, 0], per_weight[k, 1]
-    for i in range(at, at + n):
-        u, stream = uniform(stream)
-        u *= total
-        if u < heavy:  # nearly always
-            u *= heavy_slots
-            slot = min(np.int64(u), n_first - 1)
-            u -= slot
-        else:
-            u = (u - heavy) * light_slots
-            slot = min(np.int64(u), n_others - 1)
-            u -= slot
-            slot += n_first
-        both = slots[k, slot, 1]
-        # Both columns are at hand before the choice, so that it needs no branch.
-        own, other = both & _LOW, both >> 32
-        out[i] = own if np.int64(u * _ONE) < slots[k, slot, 0] else other
-    return stream
+    for i in range(begin, end):
+        u = uniforms[i] * total
+        is_heavy = u < heavy
+        u = (u - (0.0 if is_heavy else heavy)) * (heavy_slots if is_heavy else light_slots)
+        last = last_heavy if is_heavy else last_light
+        slot = np.int64(u)
+        slot = slot if slot < last else last  # rounding
+        uniforms[i] = u - slot
+        out[i] = slot + (0 if is_heavy else n_first)
+
+
+@inlined
+def word_at(k, slot, rest, slots):
+    """The column of a slot, its own or the other one. No branch either: many lookups overlap."""
+    slot = np.uint64(slot)  # unsigned, because numba checks a signed index for being negative
+    both = slots[k, slot, 1]
+    return both & _LOW if np.int64(rest * _ONE) < slots[k, slot, 0] else both >> 32
 
 
 @compiled

@@ -1,0 +1,94 @@
+"""Communities and tensors: milliseconds per sweep on one core, tokens beside the cell-by-cell path."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import countveil as cv
+from countveil.inference.engines.choose import choose_engine
+from countveil.inference.modelled_part import modelled_part
+from countveil.models.row_work import RowWork
+from countveil.models.sweep_key import SweepKey
+from engines import side_by_side
+
+ACTORS, MONTHS, MESSAGES = 161, 44, 107_566
+
+
+class Chain:
+    """A chain that can be advanced and timed."""
+
+    def __init__(self, model: Any, release: Any, engine: str) -> None:
+        data = modelled_part(model, release)
+        self.engine = choose_engine(model, data, "exact", engine)
+        self.key = SweepKey(np.uint64(1), 0, 0)
+        self.state = model.init(data, self.key.generator())
+
+    def advance(self, sweeps: int, row_work: RowWork) -> float:
+        """Seconds per sweep."""
+        began = time.perf_counter()
+        for _ in range(sweeps):
+            self.key = self.key._replace(sweep=self.key.sweep + 1)
+            self.state, _ = self.engine.sweep(self.state, self.key, row_work)
+        return (time.perf_counter() - began) / sweeps
+
+
+def messages(path: str | None) -> tuple[np.ndarray, str]:
+    """Counts (sender, recipient, month) and what they are."""
+    if path is None:
+        return synthetic(), "synthetic messages"
+    with gzip.open(path, "rt") as file:
+        rows = [(r["sender"], r["recipient"], r["time"][:7]) for r in csv.DictReader(file)]
+    first, second, month = zip(*rows, strict=True)
+    actors = {name: i for i, name in enumerate(sorted({*first, *second}))}
+    years = sorted(set(month))
+    begin, end = (int(m[:4]) * 12 + int(m[5:]) for m in (years[0], years[-1]))
+    counts = np.zeros((len(actors), len(actors), end - begin + 1), dtype=np.int64)
+    for i, j, m in rows:
+        counts[actors[i], actors[j], int(m[:4]) * 12 + int(m[5:]) - begin] += 1
+    return counts, "messages between people, by month"
+
+
+def synthetic(seed: int = 0) -> np.ndarray:
+    """Few pairs write often, most never, in bursts: as people do."""
+    rng = np.random.default_rng(seed)
+    activity = rng.gamma(0.3, size=(ACTORS, 20)) @ rng.gamma(0.05, size=(20, ACTORS))
+    weights = (activity[:, :, None] * rng.gamma(0.3, size=(1, 1, MONTHS))).ravel()
+    return rng.multinomial(MESSAGES, weights / weights.sum()).reshape(ACTORS, ACTORS, MONTHS)
+
+
+def table(path: str | None, sweeps: int = 100, rounds: int = 5) -> list[str]:
+    """Lines of the report."""
+    counts, what = messages(path)
+    release = cv.simulate_release(counts, alpha=np.exp(-1.0), seed=1)
+    network = cv.simulate_release(counts.sum(axis=2), alpha=np.exp(-1.0), seed=1)
+    tensor, communities = cv.TensorModel(20), cv.CommunityModel(20)
+    runs = {
+        "tensor, tokens": (Chain(tensor, release, "auto"), sweeps),
+        "tensor, cells": (Chain(tensor, release, "cells"), sweeps // 4),
+        "communities": (Chain(communities, network, "auto"), sweeps),
+    }
+    with RowWork(1) as row_work:
+        for chain, n in runs.values():
+            chain.advance(2 * n, row_work)
+    seconds = side_by_side(runs, 1, rounds)
+    shape = " x ".join(map(str, counts.shape))
+    return [
+        f"On {what}: {shape}, {counts.sum():,} in all, released at eps/N = 1; one thread.",
+        "",
+        "| model | ms per sweep |",
+        "|---|---|",
+        f"| communities, C = 20, {shape.rpartition(' x ')[0]} (bar: 8) | {1e3 * seconds['communities']:.1f} |",
+        f"| tensor, rank 20, by tokens | {1e3 * seconds['tensor, tokens']:.1f} |",
+        f"| tensor, rank 20, cell by cell | {1e3 * seconds['tensor, cells']:.1f} |",
+        f"| **cells / tokens** (bar: 10) | **{seconds['tensor, cells'] / seconds['tensor, tokens']:.1f}** |",
+    ]
+
+
+if __name__ == "__main__":
+    print("\n".join(table(sys.argv[1] if len(sys.argv) > 1 else None)))

@@ -1,0 +1,112 @@
+"""SharedPosterior: what several arrays have said about the factors they share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+import xarray as xr
+
+from countveil.posterior.diagnostics import summarize
+from countveil.posterior.interval import check_interval
+from countveil.posterior.kept_states import KeptStates
+from countveil.posterior.posterior import Posterior
+from countveil.posterior.run_writer import save_tree
+
+
+class SharedPosterior(Mapping[str, Posterior]):
+    """The posterior of a ``SharedFactors`` model: a mapping from its views to an ordinary ``Posterior`` of each.
+
+    ``tree`` is an xarray DataTree in ArviZ's schema with all factors, each once. An axis or summed index that views
+    share is one dimension there, named as in the first of them.
+
+    Examples
+    --------
+    >>> import countveil as cv
+    >>> model = cv.SharedFactors(
+    ...     words=cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2),
+    ...     authors=cv.Factorization("dk,ka->da", names=["theta", "psi"], k=2),
+    ... )
+    >>> words = cv.simulate_release([[9, 0, 0], [0, 8, 7], [8, 1, 0]], epsilon=2, seed=1)
+    >>> posterior = cv.fit(model, {"words": words, "authors": [[1, 0], [0, 1], [1, 0]]}, sweeps=100, seed=1,
+    ...                    progress=False)
+    >>> posterior
+    SharedPosterior(words 3 x 3, authors 3 x 2, 2 chains x 10 draws)
+    >>> list(posterior), posterior["words"].release == words
+    (['words', 'authors'], True)
+    >>> posterior["authors"].rates().shape, posterior.tree["posterior"]["theta"].shape
+    ((3, 2), (2, 10, 3, 2))
+    >>> posterior.summary(n_rates=1).index.tolist()[4:]
+    ['log_joint', 'words: rate[0, 0]', 'authors: rate[0, 0]']
+    >>> posterior.n_draws, posterior.settings["seed"], next(posterior.states()).psi.shape
+    (20, 1, (2, 2))
+    """
+
+    def __init__(
+        self, tree: xr.DataTree, model: Any, state_type: Any, views: Mapping[str, Posterior]
+    ) -> None:
+        self.tree = tree
+        self.model = model
+        self._state_type = state_type
+        self._views = dict(views)
+
+    def __getitem__(self, view: str) -> Posterior:
+        if view not in self._views:
+            raise KeyError(f"view: expected one of {', '.join(self._views)}, got {view!r}")
+        return self._views[view]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How it was fitted: sweeps, burn_in, thin, chains, seed, method, ..., seconds, interrupted."""
+        return json.loads(self.tree.attrs["settings"])
+
+    @property
+    def n_draws(self) -> int:
+        """Kept draws of all chains together."""
+        return len(self._kept)
+
+    def states(self) -> Iterator[Any]:
+        """The kept states, chain after chain, as a NamedTuple of all factors, components in any order."""
+        return iter(self._kept)
+
+    def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> pd.DataFrame:
+        """Convergence and precision, as ``Posterior.summary``: all scalars, and ``n_rates`` rates of every view."""
+        interval = check_interval(interval)
+        stats = self.tree["sample_stats"].data_vars.items()
+        parts = [summarize({str(name): values.to_numpy() for name, values in stats}, interval)]
+        for view, posterior in self._views.items():
+            found = posterior.summary(n_rates, interval=interval)
+            found = found[found.index.str.startswith("rate[")]
+            parts.append(found.rename(index=lambda name, view=view: f"{view}: {name}"))
+        return pd.concat(parts)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run to a new Zarr folder in ArviZ's schema; ``load_posterior`` and arviz read it.
+
+        The releases go with it. Plain counts do not: a run file never holds true counts.
+        """
+        releases = {
+            f"release_{view}": posterior.release
+            for view, posterior in self._views.items()
+            if posterior.release is not None
+        }
+        save_tree(self.tree, releases, path)
+
+    def __repr__(self) -> str:
+        sizes = [f"{view} {' x '.join(map(str, one._shape))}" for view, one in self._views.items()]
+        chains, draws = self._kept.sizes
+        kept = f"{chains} chain{'s' * (chains > 1)} x {draws} draw{'s' * (draws > 1)}"
+        return f"SharedPosterior({', '.join([*sizes, kept])})"
+
+    @property
+    def _kept(self) -> KeptStates:
+        return KeptStates(self.tree["posterior"].to_dataset(), self._state_type, self.model, ())

@@ -1,0 +1,286 @@
+"""Releases with plain rows: what they hold, say, and keep on disk; and stacking them."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from scipy import sparse
+
+import countveil as cv
+from counts.test_damaged_files import rewritten
+from countveil.cli import main
+from countveil.counts import PrivateCounts, ReleaseFileError, load_release, privatize, simulate_release
+from countveil.counts.same import same_arrays
+from countveil.privacy import Guarantee
+
+SIGNED = np.array([[3, -2, 0, 7], [0, 1, 5, 0], [1, 300, -4, 2]])
+MASK = np.array([[0, 0, 1, 1], [0, 1, 0, 0], [0, 1, 1, 0]], dtype=bool)
+ALPHA = [0.3, 0, 0.2]
+PUBLIC = np.array([[4, 0, 1, 9], [0, 0, 2, 0]])
+
+
+def test_a_plain_row_has_infinite_rho():
+    release = PrivateCounts(SIGNED, alpha=ALPHA)
+    assert release.rho.reshape(-1)[1] == np.inf
+    assert release.plain_rows.tolist() == [False, True, False]
+    assert release.alpha.reshape(-1).tolist() == pytest.approx(ALPHA, rel=1e-15)
+    assert release == PrivateCounts(SIGNED, rho=-np.log([0.3, 1e-320, 0.2]) * [1, np.inf, 1])
+    assert not PrivateCounts(SIGNED, alpha=0.3).plain_rows.any()
+    assert not PrivateCounts(SIGNED, alpha=np.full(SIGNED.shape, 0.3)).plain_rows.any()
+    assert PrivateCounts([5, 0, 2], alpha=[0.1, 0, 0.3]).plain_rows.tolist() == [False, True, False]
+
+
+def test_plain_rows_are_compared():
+    release = PrivateCounts(SIGNED, alpha=ALPHA)
+    assert release == PrivateCounts(SIGNED, alpha=ALPHA)
+    assert release != PrivateCounts(SIGNED, alpha=[0.3, 1e-9, 0.2])
+
+
+def test_plain_rows_enter_the_total_as_they_are():
+    release = PrivateCounts(SIGNED, alpha=ALPHA)
+    assert release.nonpositive.rho[-1] == np.inf
+    assert release.nonpositive.number.tolist() == [2, 1, 2]
+    below = 1 * 0.2 / 0.8 + 2 * 0.3 / 0.7
+    assert release.total() == pytest.approx(3 + 7 + 6 + 303 - below)
+
+
+def test_a_masked_negative_value_of_a_plain_row_is_not_looked_at():
+    values = SIGNED.copy()
+    values[1, 1] = -50
+    assert PrivateCounts(values, alpha=ALPHA, mask=MASK) == PrivateCounts(SIGNED, alpha=ALPHA, mask=MASK)
+
+
+def test_hiding_keeps_plain_rows_plain():
+    release = PrivateCounts(SIGNED, alpha=ALPHA).hide(MASK)
+    assert release == PrivateCounts(SIGNED, alpha=ALPHA, mask=MASK)
+    assert release.plain_rows.tolist() == [False, True, False]
+
+
+def test_it_says_that_nothing_protects_plain_rows():
+    release = PrivateCounts(SIGNED, alpha=ALPHA)
+    assert "alpha 0.2 to 0.3 by row" in repr(release)
+    assert repr(release).endswith("1 row PLAIN: not protected)")
+    assert release.explain().startswith(
+        "1 of 3 rows is PLAIN: true counts as they are, which nothing protects."
+    )
+    assert "PLAIN" not in repr(PrivateCounts(SIGNED, alpha=0.3))
+    both = cv.stack_rows(privatize(np.abs(SIGNED), epsilon=[1, 2, "1/2"]), PUBLIC)
+    assert "up to epsilon 2 at precision 1" in repr(both)
+    assert repr(both).endswith("2 rows PLAIN: not protected)")
+    assert both.explain().startswith(
+        "2 of 5 rows are PLAIN: true counts as they are, which nothing protects.\n"
+    )
+    assert Guarantee(2).explain() in both.explain()
+    assert privatize([[1, 2]], epsilon=2).explain() == Guarantee(2).explain()
+    assert (
+        simulate_release([[1, 2]], epsilon=2, seed=0).explain().startswith("SIMULATED: this protects nobody.")
+    )
+
+
+def test_no_guarantee_holds_for_all_rows():
+    both = cv.stack_rows(privatize(np.abs(SIGNED), epsilon=3, unit="person"), PUBLIC)
+    promise = Guarantee(3, unit="person")
+    assert both.guarantee is None
+    assert both.row_guarantees == (promise, promise, promise, None, None)
+    assert both.guarantee_for([0, 2]) == promise
+    with pytest.raises(
+        ValueError, match="rows: expected rows with noise, got plain ones, which nothing protects"
+    ):
+        both.guarantee_for([0, 3])
+
+
+RELEASES = {
+    "elsewhere": PrivateCounts(SIGNED, alpha=ALPHA, mask=MASK),
+    "signed": PrivateCounts(SIGNED, alpha=ALPHA, keep_negative=True),
+    "clamped": PrivateCounts(np.maximum(SIGNED, 0), alpha=ALPHA, labels=(list("abc"), list("wxyz"))),
+    "one axis": PrivateCounts([5, 0, 2], alpha=[0.1, 0, 0.3]),
+    "three axes": PrivateCounts(np.arange(12).reshape(2, 3, 2), alpha=[0, 0.7]),
+    "simulated": cv.stack_rows(simulate_release(np.abs(SIGNED), epsilon=1, seed=0), PUBLIC),
+    "private": cv.stack_rows(privatize(np.abs(SIGNED), epsilon=[1, 2, 1], unit="cell"), PUBLIC),
+    "private, one promise": cv.stack_rows(
+        PUBLIC, privatize(np.abs(SIGNED), epsilon="1/3", keep_negative=True)
+    ),
+    "two releases": cv.stack_rows(privatize(PUBLIC, epsilon=1), privatize(np.abs(SIGNED), epsilon=2)),
+}
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("name", RELEASES)
+def test_round_trip(name, many, tmp_path, monkeypatch):
+    if many:  # a folder, as with many labels
+        monkeypatch.setattr("countveil.counts.files.LABELS_IN_ONE_FILE", -1)
+    release = RELEASES[name]
+    release.save(tmp_path / "r")
+    assert (tmp_path / "r").is_dir() == many
+    loaded = load_release(tmp_path / "r")
+    assert same_arrays(loaded._contents, release._contents)
+    assert (loaded.rho == release.rho).all()
+    assert repr(loaded) == repr(release)
+
+
+def test_the_version_says_who_can_read_it(tmp_path):
+    def version(release):
+        release.save(tmp_path / "r")
+        return json.loads(pq.ParquetFile(tmp_path / "r").metadata.metadata[b"countveil"])["version"]
+
+    assert version(PrivateCounts(SIGNED, alpha=ALPHA)) == 2
+    assert version(PrivateCounts(SIGNED, alpha=0.3)) == 1
+
+
+INF, ONE = "inf", "0x1p+0"
+BAD_HEADERS = [
+    ({"version": 1}, "expected finite noise in format version 1"),
+    (
+        {"unit": "person", "guarantee": {"epsilon": "1", "precision": "1", "unit": "cell"}},
+        "guarantee beside those",
+    ),
+    ({"rho": {"shape": [3, 1], "hex": [INF, ONE, ONE]}}, "expected one guarantee for each row"),
+    (
+        {"row_guarantees": {"epsilon": ["1"], "precision": ["1"], "rows": [0, 0, 0]}},
+        "one guarantee for each row",
+    ),
+    (
+        {"row_guarantees": {"epsilon": ["1"], "precision": ["1"], "rows": [0, None]}},
+        "one guarantee for each row",
+    ),
+    (
+        {"row_guarantees": {"epsilon": ["1"], "precision": ["1"], "rows": [0, 7, None]}},
+        "one guarantee for each",
+    ),
+    (
+        {"row_guarantees": {"epsilon": ["2"], "precision": ["1"], "rows": [0, 0, None]}},
+        "does not match the noise",
+    ),
+    ({"simulated": True}, "a simulated release cannot have a guarantee"),
+    (
+        {"nonpositive_total": {"shape": [2], "hex": ["0x0p+0", ONE]}},
+        "expected counts of at least 0 in plain rows",
+    ),
+    ({"unit": "planet"}, "unit: expected"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_HEADERS)
+def test_every_entry_is_checked(tmp_path, change, message):
+    release = cv.stack_rows(privatize([[1, 2], [3, 4]], epsilon=1), [[5, 0]])
+    release.save(tmp_path / "r")
+    rewritten(tmp_path / "r", change)
+    with pytest.raises(ReleaseFileError, match=message):
+        load_release(tmp_path / "r")
+
+
+def test_stacking_is_the_release_of_all_rows():
+    top = PrivateCounts(SIGNED, alpha=0.3, mask=MASK, keep_negative=True)
+    other = PrivateCounts(PUBLIC - 1, alpha=[0.3, 0.4], keep_negative=True)
+    plain = np.ma.array(PUBLIC, mask=PUBLIC == 9)
+    both = cv.stack_rows(top, plain, other)
+    expected = PrivateCounts(
+        np.concatenate([SIGNED, PUBLIC, PUBLIC - 1]),
+        alpha=[0.3] * 3 + [0, 0, 0.3, 0.4],
+        mask=np.concatenate([MASK, PUBLIC == 9, np.zeros((2, 4), bool)]),
+        keep_negative=True,
+    )
+    assert same_arrays(both._contents, expected._contents)
+    assert both.positive.values.dtype == expected.positive.values.dtype
+
+
+@pytest.mark.parametrize("form", [np.ndarray.tolist, sparse.csr_array, pd.DataFrame])
+def test_public_counts_in_every_form(form):
+    release = PrivateCounts(SIGNED, alpha=0.3)
+    rows = None if form is not pd.DataFrame else list("abcde")
+    assert cv.stack_rows(release, form(PUBLIC), rows=rows).to_dense()[3:].tolist() == PUBLIC.tolist()
+
+
+def test_equal_noise_stays_one_number():
+    both = cv.stack_rows(PrivateCounts(SIGNED, alpha=0.3), PrivateCounts(PUBLIC, alpha=0.3))
+    assert both.rho.ndim == 0
+    promised = cv.stack_rows(privatize([[1]], epsilon=1), privatize([[2]], epsilon=1))
+    assert (promised.guarantee, promised.row_guarantees) == (Guarantee(1), None)
+    assert cv.stack_rows(privatize([[1]], epsilon=1), privatize([[2]], epsilon=2)).guarantee == Guarantee(2)
+    cells = cv.stack_rows(PrivateCounts(PUBLIC, alpha=np.full((2, 4), 0.2)), PrivateCounts(PUBLIC, alpha=0.1))
+    assert cells.rho.shape == (4, 4)
+    assert cv.stack_rows(privatize([[1]], epsilon=1), PrivateCounts([[1]], alpha=0.5)).guarantee is None
+
+
+def test_clamped_zeros_stay_unknown():
+    both = cv.stack_rows(PrivateCounts(SIGNED, alpha=0.3), PrivateCounts(PUBLIC, alpha=0.3, clamped=True))
+    assert both.nonpositive.total is None
+
+
+def test_labels_are_carried_and_compared():
+    words = list("wxyz")
+    release = PrivateCounts(SIGNED, alpha=0.3, labels={"letter": list("abc"), "word": words})
+    frame = pd.DataFrame(PUBLIC, index=["p", "q"], columns=words)
+    both = cv.stack_rows(frame, release)
+    assert both.axes == ("letter", "word")
+    assert both.labels[0].tolist() == ["p", "q", "a", "b", "c"]
+    assert both.labels[1].tolist() == words
+    named = cv.stack_rows(release, PUBLIC, rows=list("abcde"))
+    assert named.labels[0].tolist() == list("abcde")
+
+
+LABELLED = PrivateCounts(SIGNED, alpha=0.3, labels={"letter": list("abc"), "word": list("wxyz")})
+BAD = [
+    ((PUBLIC,), {}, "parts: expected a release among them, got none: plain counts are no release"),
+    ((), {}, "parts: expected a release among them, got none"),
+    ((LABELLED, PUBLIC[:, :3]), {}, r"parts: expected \(4,\) columns, got \(3,\)"),
+    ((LABELLED, PUBLIC), {}, r"rows: expected labels for all rows, .* pass rows=\[...\]"),
+    ((LABELLED, PUBLIC), {"rows": ["a"]}, "labels: expected 5 letter labels, got 1"),
+    ((LABELLED, LABELLED), {}, "labels: letter label 'a' appears twice"),
+    (
+        (LABELLED, pd.DataFrame(PUBLIC, columns=list("wxzy"))),
+        {},
+        "same labels along axis 1, got them in another order",
+    ),
+    ((LABELLED, pd.DataFrame(PUBLIC, columns=list("wxya"))), {}, r"got 'a' in place of 'z' \(place 3\)"),
+    (
+        (LABELLED, PrivateCounts(PUBLIC, alpha=0.1, labels={"mail": None, "word": None})),
+        {},
+        "parts: expected the axes letter, word, got mail, word",
+    ),
+    ((LABELLED, -PUBLIC), {}, "parts: expected counts >= 0, got negative values; if these are released"),
+    (
+        (PrivateCounts(SIGNED, alpha=np.full((3, 4), 0.1)), PUBLIC),
+        {},
+        "beside plain rows, got noise per cell",
+    ),
+    (
+        (privatize(PUBLIC, 1), privatize(PUBLIC, 1, unit="person")),
+        {},
+        "parts: expected guarantees for one unit, got document and person",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "options", "message"), BAD)
+def test_bad_input(parts, options, message):
+    with pytest.raises(ValueError, match=message):
+        cv.stack_rows(*parts, **options)
+
+
+def test_errors_about_public_counts_name_the_kind_of_fault_only():
+    with pytest.raises(ValueError, match="parts: expected counts") as caught:
+        cv.stack_rows(PrivateCounts(PUBLIC, alpha=0.1), [[1, -7345, 2, 3]])
+    assert not re.search(r"\d{2}", str(caught.value))
+    with pytest.raises(ValueError, match="values") as caught:
+        PrivateCounts([[1, 2], [-7345, 4]], alpha=[0.5, 0])
+    assert "7345" not in str(caught.value)
+
+
+def test_a_run_keeps_the_plain_rows_of_its_release(tmp_path):
+    both = cv.stack_rows(PrivateCounts(SIGNED, alpha=0.3), PUBLIC)
+    posterior = cv.fit(cv.TopicModel(2), both, sweeps=20, seed=1, progress=False)
+    posterior.save(tmp_path / "run.zarr")
+    loaded = cv.load_posterior(tmp_path / "run.zarr")
+    assert loaded.release == both
+    assert loaded.true_counts(rows=[4])["mean"].to_numpy().tolist() == [PUBLIC[1].tolist()]
+
+
+def test_the_command_says_that_nothing_protects_plain_rows(tmp_path, capsys):
+    cv.stack_rows(privatize(np.abs(SIGNED), epsilon=1), PUBLIC).save(tmp_path / "r.parquet")
+    words = ["--topics", "2", "--sweeps", "20", "--seed", "1", "-o", str(tmp_path / "run.zarr")]
+    assert main(["fit", "topics", str(tmp_path / "r.parquet"), *words]) == 0
+    assert "PLAIN: 2 of 5 rows, which nothing protects." in capsys.readouterr().out

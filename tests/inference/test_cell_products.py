@@ -1,0 +1,95 @@
+"""Sums of products, running sums, and the tokens that are shared out by them."""
+
+import numba
+import numpy as np
+import pytest
+from scipy import stats
+
+from countveil.inference.engines.cpu.cell_products import LANES, running_sums, sum_of_products
+from countveil.inference.engines.cpu.rows import FEW_TOKENS, allocate, scratch_size
+from countveil.kernels.philox import open_stream
+from goodness_of_fit import FALSE_ALARM, SEED
+
+SIZES = [1, 2, 7, 8, 9, 15, 16, 17, 50]
+
+
+@numba.njit
+def both(left, right, i, j, out):
+    running_sums(left, i, right, j, out)
+    return sum_of_products(left, i, right, j)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_every_bit_is_that_of_plain_python(n):
+    rng = np.random.default_rng(n)
+    left, right = rng.gamma(0.2, size=(3, n)), rng.gamma(0.2, size=(4, n))
+    out = np.full(scratch_size(n), np.nan)
+    total = both(left, right, 2, 1, out)
+    products = [float(a) * float(b) for a, b in zip(left[2], right[1], strict=True)]
+    whole = n // LANES * LANES
+    lanes = [0.0] * LANES
+    for k in range(n):
+        lanes[k % LANES] += products[k]
+        assert out[k] == lanes[k % LANES]
+    # The last eight are the sums of the lanes.
+    assert [out[whole + lane] for lane in range(LANES)] == lanes
+    parts = [sum(products[lane:whole:LANES]) for lane in range(LANES)]
+    while len(parts) > 1:
+        parts = [parts[p] + parts[p + 1] for p in range(0, len(parts), 2)]
+    assert total == sum(products[whole:], parts[0])
+
+
+def test_other_layouts_are_refused():
+    left = np.ones((3, 9))
+    with pytest.raises(numba.TypingError, match="expected a matrix in C order"):
+        both(left, np.asfortranarray(np.ones((3, 9))), 0, 0, np.empty(16))
+    with pytest.raises(numba.TypingError, match="expected float64"):
+        both(left, np.ones((3, 9), dtype=np.float32), 0, 0, np.empty(16))
+
+
+@numba.njit
+def share_out(seed, repetitions, count, theta, phi, row_topic, column_topic):
+    scratch = np.empty(scratch_size(theta.shape[1]))
+    for i in range(repetitions):
+        stream = open_stream(seed, 0, 0, 0, i)
+        allocate(stream, 1, 2, count, theta, phi, scratch, row_topic, column_topic)
+
+
+def shared(theta, phi, count, repetitions):
+    row_topic, column_topic = np.zeros(theta.shape, dtype=np.int64), np.zeros(phi.shape, dtype=np.int64)
+    share_out(np.uint64(SEED), repetitions, count, theta, phi, row_topic, column_topic)
+    assert np.array_equal(row_topic[1], column_topic[2])
+    assert row_topic.sum() == column_topic.sum() == count * repetitions
+    assert row_topic[1].sum() == row_topic.sum()
+    return row_topic[1]
+
+
+@pytest.mark.parametrize("count", [1, FEW_TOKENS, FEW_TOKENS + 1, 1000])
+@pytest.mark.parametrize("n", SIZES)
+def test_tokens_are_shared_out_by_weight(n, count):
+    rng = np.random.default_rng(n)
+    theta, phi = rng.gamma(0.5, size=(3, n)), rng.gamma(0.5, size=(4, n))
+    if n > 2:
+        theta[1, n // 2] = 0.0
+    weights = theta[1] * phi[2]
+    found = shared(theta, phi, count, 400_000 // count)
+    assert (found[weights == 0] == 0).all()
+    if n == 1:
+        return
+    expected = weights / weights.sum() * found.sum()
+    assert _pvalue(found, expected) > FALSE_ALARM
+    wrong = weights * np.where(np.arange(n) == np.argmax(weights), 0.9, 1.0)
+    assert _pvalue(found, wrong / wrong.sum() * found.sum()) < FALSE_ALARM
+
+
+def _pvalue(found, expected):
+    seen = expected > 5
+    return stats.chi2.sf(((found - expected)[seen] ** 2 / expected[seen]).sum(), max(seen.sum() - 1, 1))
+
+
+@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("n", [3, 11])
+def test_products_that_underflow_count_as_equal(n, count):
+    tiny = np.full((4, n), 1e-200)
+    found = shared(tiny[:3], tiny, count, 20_000)
+    assert _pvalue(found, np.full(n, found.sum() / n)) > FALSE_ALARM

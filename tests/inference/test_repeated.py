@@ -1,0 +1,380 @@
+"""The same counts released several times: the law of a sweep, the joint law, and what a user sees."""
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from scipy import stats
+from scipy.special import logsumexp
+
+import countveil as cv
+from countveil.counts import CombinedReleases
+from countveil.evaluation import held_out_log_score, log_likelihood
+from countveil.inference.engines.choose import choose_engine
+from countveil.inference.engines.cpu.repeated import TopicRepeated
+from countveil.inference.new_rows import View, new_row_draws
+from countveil.inference.observations import observe
+from countveil.models import CommunityModel, TopicModel
+from countveil.models.prior import Prior
+from countveil.models.row_work import RowWork
+from countveil.models.sweep_key import SweepKey
+from countveil.models.topic_model import TopicState
+from exact_laws import cdf_of_log_weights
+from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects
+from joint_test import joint_pvalues
+
+IN_PLACE = RowWork(1)
+MODEL = TopicModel(2, shape=1.0, rate=0.7)
+NET = CommunityModel(2, shape=1.1, rate=1.2)
+
+
+def log_likelihood_of(y, seen):
+    """log P(releases | y), up to a constant, from (x, rho) of the releases that show the cell."""
+    return -sum(rho * np.abs(max(x, 0) - y) for x, rho in seen)
+
+
+# A row of all kinds of cells: (first release, second release), None where it is missing.
+KINDS = [(3, 6), (2, -1), (0, -4), (0, None), (None, 5), (None, -2), (None, None), (1, 0)]
+NOISE = (0.4, 1.1)
+STATE = TopicState(
+    np.array([[1.0, 0.4]]), np.array([[2.0, 1, 3, 2, 1, 4, 2, 0.1], [1.0, 2, 0, 1, 5, 0, 3, 0.2]]).T.copy().T
+)
+
+
+def kinds_engine():
+    values = np.array([[0 if x is None else x for x in kind] for kind in KINDS]).T
+    missing = np.array([[x is None for x in kind] for kind in KINDS]).T
+    both = [cv.PrivateCounts(values[r : r + 1], rho=NOISE[r], mask=missing[r : r + 1]) for r in (0, 1)]
+    return choose_engine(MODEL, cv.combine_releases(*both), "exact", "auto")
+
+
+def test_one_sweep_draws_every_kind_of_cell_from_its_exact_law():
+    engine, n = kinds_engine(), 30_000
+    counts = np.empty((n, len(KINDS)), dtype=np.int64)
+    of_topic = np.empty((n, len(KINDS)), dtype=np.int64)
+    for i in range(n):
+        sums = engine.sums(STATE, SweepKey(np.uint64(SEED), 0, i), IN_PLACE)
+        counts[i], of_topic[i] = sums.column_topic.sum(axis=1), sums.column_topic[:, 0]
+        assert sums.row_topic.sum() == counts[i].sum()
+    rates = (STATE.theta @ STATE.phi)[0]
+    y = np.arange(200)
+    for v, kind in enumerate(KINDS):
+        seen = [(x, rho) for x, rho in zip(kind, NOISE, strict=True) if x is not None]
+        if not seen:
+            assert not counts[:, v].any()  # a missing cell takes no tokens
+            continue
+        likelihood = log_likelihood_of(y, seen)
+
+        def law(mu, likelihood=likelihood):
+            return cdf_of_log_weights(stats.poisson.logpmf(y, mu) + likelihood, 0)
+
+        assert fits(discrete_pvalue(counts[:, v], law(rates[v]))), kind
+        if v < 7:  # the last cell is nearly always empty
+            assert rejects(discrete_pvalue(counts[:, v], law(1.1 * rates[v]))), kind
+        # Allocated in proportion to the terms.
+        share = STATE.theta[0, 0] * STATE.phi[0, v] / rates[v]
+        total = counts[:, v].sum()
+        assert abs(of_topic[:, v].sum() - share * total) <= 5 * np.sqrt(
+            max(total * share * (1 - share), 1e-9)
+        )
+
+
+ROWS, COLUMNS = 3, 4
+FIRST = np.array([[1.0], [0.3], [0.5]])
+SECOND = np.array([[0.5], [0.5], [2.0]])
+MASKS = (
+    np.array([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], dtype=bool),
+    np.array([[1, 0, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]], dtype=bool),
+)
+
+
+class Seen:
+    """One data set, and its engine, made once."""
+
+    def __init__(self, model, releases, kind):
+        self.first, self.second = (release.to_dense(missing=0) for release in releases)
+        data = {"one twice": [releases[0]] * 2, "forgotten": releases[:1]}.get(kind, releases)
+        self.engine = choose_engine(model, combined(data), "exact", "auto")
+        if kind == "masks":  # cells that one release does not show reached as if both did
+            whole = np.repeat(self.engine._data.rho.sum(axis=0), np.diff(self.engine._data.partial_starts))
+            self.engine._partial_rho = whole
+
+
+def combined(releases):
+    # Not by combine_releases: in tiny data two releases may agree by chance.
+    return CombinedReleases(tuple(releases))
+
+
+def noisy(rng, rates, masks):
+    y = rng.poisson(rates)
+    found = []
+    for rho, mask in zip((FIRST, SECOND), masks, strict=True):
+        one, two = rng.geometric(-np.expm1(-rho), (2, *y.shape))
+        found.append(cv.PrivateCounts(y + one - two, rho=rho[:, 0], mask=mask))
+    return found
+
+
+def topics_pair(masks, kind=""):
+    def draw(rng):
+        theta = rng.gamma(MODEL.shape, 1 / MODEL.rate, (ROWS, 2))
+        phi = rng.gamma(MODEL.shape, 1 / MODEL.rate, (COLUMNS, 2)).T
+        return TopicState(theta, phi), Seen(MODEL, noisy(rng, theta @ phi, masks), kind)
+
+    return draw
+
+
+def network_pair(kind=""):
+    diagonal = np.eye(3, dtype=bool)
+
+    def draw(rng):
+        theta, pi = rng.gamma(NET.shape, 1 / NET.rate, (3, 2)), rng.gamma(NET.shape, 1 / NET.rate, (2, 2))
+        rates = theta @ pi @ theta.T
+        return NET.state_type(theta, pi), Seen(NET, noisy(rng, rates, (diagonal, diagonal)), kind)
+
+    return draw
+
+
+def sampler(state, data, key):
+    return data.engine.sweep(state, key, IN_PLACE)[0]
+
+
+def rates_of(state):
+    return state.theta @ (state.phi if isinstance(state, TopicState) else state.pi @ state.theta.T)
+
+
+def distance(rates, values):
+    return np.abs(np.log(0.3 + rates) - np.log(0.3 + values)).sum()
+
+
+FUNCTIONS = {
+    "theta": lambda state, data: state[0][0, 0],
+    "other factor": lambda state, data: state[1][1, 1],
+    "total rate": lambda state, data: rates_of(state).sum(),
+    "a cell and its first release": lambda state, data: rates_of(state)[0, 2] - data.first[0, 2],
+    "distance from the first": lambda state, data: distance(rates_of(state), data.first),
+    "distance from the second": lambda state, data: distance(rates_of(state), data.second),
+}
+CASES = {
+    "topics": topics_pair((None, None)),
+    "topics, different masks": topics_pair(MASKS),
+    "network": network_pair(),
+}
+WRONG = {
+    "one release forgotten": topics_pair((None, None), "forgotten"),
+    "one release taken twice": topics_pair((None, None), "one twice"),
+    "masks forgotten in the tokens": topics_pair(MASKS, "masks"),
+    "network, one release taken twice": network_pair("one twice"),
+}
+# The size at which the wrong samplers are caught.
+FULL = {"replicates": 6000, "sweeps": 6}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_joint_law(name):
+    pvalues = joint_pvalues(CASES[name], sampler, FUNCTIONS, replicates=300, sweeps=3, seed=SEED + 3)
+    assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_joint_law_with_many_replicates(name):
+    pvalues = joint_pvalues(CASES[name], sampler, FUNCTIONS, **FULL, seed=SEED + 1)
+    assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRONG)
+def test_the_joint_test_catches(name):
+    pvalues = joint_pvalues(WRONG[name], sampler, FUNCTIONS, **FULL, seed=SEED + 2)
+    assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+def test_agreement_with_quadrature():
+    # One topic, one row, three cells released twice: a single unknown number, the true counts summed out by hand.
+    phi, rho = np.array([[2.0, 0.5, 1.0]]), (0.8, 0.5)
+    values = np.array([[6, -2, 1], [2, 1, -1]])
+    y, grid = np.arange(150), np.linspace(1e-3, 20, 4000)
+    log_f = stats.gamma.logpdf(grid, 1.3, scale=1 / 0.5)
+    for v in range(3):
+        seen = [(values[r, v], rho[r]) for r in (0, 1)]
+        each = stats.poisson.logpmf(y, phi[0, v] * grid[:, None]) + log_likelihood_of(y, seen)
+        log_f = log_f + logsumexp(each, axis=1)
+    weights = np.exp(log_f - log_f.max())
+    weights /= weights.sum()
+    exact = (weights * grid).sum()
+    settings = {"sweeps": 2, "burn_in": 50, "seed": SEED, "threads": 1}
+
+    def draws_given(data):
+        drawn = new_row_draws(Prior(1.3, 0.5), [View(data, lambda chain, draw: phi)], (2, 6000), **settings)
+        return drawn[..., 0, 0].astype(float)
+
+    both = cv.combine_releases(*(cv.PrivateCounts(values[r : r + 1], rho=rho[r]) for r in (0, 1)))
+    draws = draws_given(both)
+    assert abs(draws.mean() - exact) < 5 * array_stats.mcse(draws)
+    assert abs(1.1 * draws.mean() - exact) > 5 * array_stats.mcse(draws)
+    alone = draws_given(cv.PrivateCounts(values[:1], rho=rho[0]))
+    assert abs(alone.mean() - exact) > 5 * array_stats.mcse(alone)  # the second is no idle word
+
+
+def draw_sums(data, state, n, first):
+    """(n, sums) of all sweeps: row by topic, then column by topic."""
+    engine = choose_engine(TopicModel(2), data, "exact", "tokens")
+    found = (engine.sums(state, SweepKey(np.uint64(SEED + 5), 0, first + i), IN_PLACE) for i in range(n))
+    return np.array([np.concatenate([s.row_topic.ravel(), s.column_topic.ravel()]) for s in found])
+
+
+def two_sample_pvalue(one, two):
+    """Smallest chi-square p-value over all sums and their differences from the first, times their number."""
+    pvalues = []
+    for a, b in ((f(one, j), f(two, j)) for j in range(one.shape[1]) for f in (_margin, _difference)):
+        edges = np.unique(np.quantile(np.concatenate([a, b]), np.linspace(0, 1, 12)[1:-1], method="nearest"))
+        table = np.array([np.bincount(np.searchsorted(edges, s), minlength=len(edges) + 1) for s in (a, b)])
+        table = table[:, table.sum(axis=0) > 0]
+        if table.shape[1] > 1:
+            pvalues.append(stats.chi2_contingency(table, correction=False).pvalue)
+    return min(1.0, len(pvalues) * min(pvalues))
+
+
+def _margin(sums, j):
+    return sums[:, j]
+
+
+def _difference(sums, j):
+    return sums[:, j] - sums[:, 0]
+
+
+def test_combined_from_a_single_release_it_has_the_law_of_the_ordinary_fit():
+    values = np.array([[1, 0, 2, 0], [0, 3, 0, 1], [5, 1, 1, 0]])
+    state = TopicState(
+        np.array([[1.0, 0.2], [0.1, 0.8], [2.0, 1.0]]),
+        np.array([[0.9, 0.1], [0.0, 1.5], [0.4, 0.3], [0.05, 0.6]]).T,
+    )
+    release = cv.PrivateCounts(values, alpha=[0.5, 0.3, 0.2], mask=values == 2)
+    data = (
+        cv.combine_releases(release),
+        release,
+        cv.PrivateCounts(values, alpha=[0.55, 0.33, 0.22], mask=values == 2),
+    )
+    ours, ordinary, wrong = (
+        draw_sums(one, state, 30_000, first) for one, first in zip(data, (0, 10**6, 2 * 10**6), strict=True)
+    )
+    assert two_sample_pvalue(ours, ordinary) > FALSE_ALARM
+    assert two_sample_pvalue(ours, wrong) < FALSE_ALARM
+
+
+RNG = np.random.default_rng(4)
+COUNTS = RNG.poisson([[0.3, 4.0, 1.0, 6.0, 0.1]], (130, 5))
+HIDDEN = RNG.random((2, *COUNTS.shape)) < 0.15
+
+
+def releases(garbage=0):
+    found = []
+    for r, alpha in enumerate((0.5, np.where(np.arange(130) < 60, 0.3, 0.6))):
+        signed = cv.simulate_release(COUNTS, alpha=alpha, seed=r, keep_negative=True).to_dense()
+        found.append(cv.PrivateCounts(np.where(HIDDEN[r], garbage, signed), alpha=alpha, mask=HIDDEN[r]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def both():
+    return cv.combine_releases(*releases())
+
+
+@pytest.fixture(scope="module")
+def posterior(both):
+    return cv.fit(MODEL, both, sweeps=60, thin=5, seed=1, progress=False)
+
+
+@pytest.mark.parametrize("model", [MODEL, cv.Factorization("dk,kv->dv", k=2)])
+def test_threads_and_masked_values_change_nothing(model):
+    rates = [
+        cv.fit(
+            model, cv.combine_releases(*releases(garbage)), sweeps=10, thin=1, chains=1, seed=1, threads=threads,
+            progress=False,
+        ).rates()
+        for garbage, threads in ((0, 1), (10**9, 2))
+    ]  # fmt: skip
+    assert rates[0].equals(rates[1])
+
+
+def test_a_cell_is_observed_where_any_release_shows_it(both):
+    assert np.array_equal(both.missing.columns, np.nonzero(HIDDEN.all(axis=0))[1])
+    assert both.n_observed == (~HIDDEN.all(axis=0)).sum()
+    data = observe(both)
+    assert len(data.partial_columns) > 0
+    expected = ~HIDDEN.all(axis=0) & (
+        (releases()[0].to_dense(missing=0) + releases()[1].to_dense(missing=0)) > 0
+    )
+    assert np.array_equal(data.columns, np.nonzero(expected)[1])
+
+
+def test_the_likelihood_by_row_by_cell_and_as_watched_is_the_same(both, posterior):
+    by_row = log_likelihood(posterior)["log_likelihood"]["released"].to_numpy()
+    watched = posterior.tree["sample_stats"]["log_likelihood"].to_numpy()
+    assert np.allclose(by_row.sum(axis=2), watched, rtol=1e-5)  # kept draws are float32
+    cells = np.nonzero(~HIDDEN.all(axis=0))
+    by_cell = log_likelihood(posterior, cells=cells)["log_likelihood"]["released"].to_numpy()
+    assert np.allclose(by_cell.sum(axis=2), by_row.sum(axis=2))
+    # By hand, for a cell that both show and one that only the second shows.
+    y = np.arange(300)
+    state = next(posterior.states())
+    for chosen in (~HIDDEN.any(axis=0), HIDDEN[0] & ~HIDDEN[1]):
+        d, v = (int(i[3]) for i in np.nonzero(chosen))
+        rates = state.theta[d] @ state.phi[:, v]
+        log_p = stats.poisson.logpmf(y, rates)
+        for r, release in enumerate(both.releases):
+            if not HIDDEN[r, d, v]:
+                x, alpha = (
+                    release.to_dense(missing=-1)[d, v],
+                    float(np.broadcast_to(release.alpha, COUNTS.shape)[d, v]),
+                )
+                peak = (1 - alpha) / (1 + alpha) * alpha ** np.abs(x - y)
+                log_p = log_p + np.log(peak if x > 0 else alpha**y / (1 + alpha))
+        place = list(zip(*cells, strict=True)).index((d, v))
+        assert by_cell[0, 0, place] == pytest.approx(logsumexp(log_p))
+
+
+def test_two_releases_say_more_than_one_about_the_true_counts(both, posterior):
+    alone = cv.fit(MODEL, both.releases[0], sweeps=60, thin=5, seed=1, progress=False)
+    errors = [np.abs(p.true_counts()["mean"].to_numpy() - COUNTS).mean() for p in (posterior, alone)]
+    assert errors[0] < 0.9 * errors[1]
+    found = posterior.true_counts()
+    assert (found["low"] <= found["high"]).all()
+
+
+def test_hidden_cells_are_scored_by_both_releases(both):
+    cells = ([0, 5, 9], [1, 3, 1])
+    posterior = cv.fit(MODEL, both.hide(cells), sweeps=40, thin=5, seed=1, progress=False)
+    assert -12 < held_out_log_score(posterior, both, cells=cells) < -1
+    assert held_out_log_score(posterior, COUNTS, cells=cells) < 0
+
+
+def test_a_run_keeps_all_releases(both, posterior, tmp_path):
+    posterior.save(tmp_path / "run.zarr")
+    loaded = cv.load_posterior(tmp_path / "run.zarr")
+    assert loaded.release == both
+    assert loaded.true_counts(rows=[3]).equals(posterior.true_counts(rows=[3]))
+
+
+def test_ways_that_are_refused(both):
+    refused = [
+        ({"method": "naive"}, MODEL, "method: expected 'exact' for combined releases, got 'naive'"),
+        ({"method": "bessel"}, MODEL, "method: expected 'exact' for combined releases, got 'bessel'"),
+        (
+            {"engine": "cells"},
+            MODEL,
+            "engine: expected 'auto' or 'tokens' for combined releases, got 'cells'",
+        ),
+        ({"robust": 0.1}, MODEL, "robust: expected None for a release"),
+        ({"labels": (None, None)}, MODEL, "labels: expected None for a release"),
+        (
+            {},
+            cv.UnknownNoise(MODEL),
+            "data: expected one release, whose noise is to be inferred, got several",
+        ),
+    ]
+    for options, model, message in refused:
+        with pytest.raises(ValueError, match=message):
+            cv.fit(model, both, progress=False, **options)
+    with pytest.raises(TypeError, match="model: expected a TopicModel, or a factorization whose first axis"):
+        cv.fit(cv.Factorization("dkv,k->dv", k=2), both, progress=False)
+    assert isinstance(choose_engine(MODEL, both, "exact", "tokens"), TopicRepeated)

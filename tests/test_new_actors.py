@@ -1,0 +1,390 @@
+"""New actors of a network, and new rows of tensors and other factorizations: their law, and the public function."""
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from scipy import stats
+
+import countveil as cv
+from countveil.distributions import release_given_rate
+from countveil.inference.derived_seed import derived_seed
+from countveil.inference.engines.choose import choose_engine
+from countveil.inference.new_rows import View, new_row_draws, sweep_new_rows
+from countveil.models import TopicModel
+from countveil.models.prior import Prior
+from countveil.models.row_work import RowWork
+from countveil.posterior.known_columns import known_columns
+from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
+from joint_test import joint_pvalues
+
+IN_PLACE = RowWork(1)
+PRIOR = Prior(1.0, 0.7)
+# Three known actors in two communities.
+THETA = np.array([[1.5, 0.1], [0.2, 1.0], [0.7, 0.6]])
+PI = np.array([[1.0, 2.0], [0.1, 0.5]])
+SENT, RECEIVED = (THETA @ PI.T).T, (THETA @ PI).T  # (community, known actor)
+NOISE = (1.0, 0.5)
+MISSING = np.array([[0, 1, 0], [0, 0, 0]], dtype=bool)
+
+
+def noisy(rng, y, rho, missing=None):
+    one, two = rng.geometric(-np.expm1(-rho), (2, *y.shape))
+    return cv.PrivateCounts(y + one - two, rho=rho, mask=missing)
+
+
+def draw_actors(rng, n=2, missing=MISSING):
+    """theta of new actors from the prior, and what they sent and received, each with its own noise."""
+    theta = rng.gamma(PRIOR.shape, 1 / PRIOR.rate, (n, 2))
+    data = [
+        noisy(rng, rng.poisson(theta @ phi), rho, missing)
+        for phi, rho in zip((SENT, RECEIVED), NOISE, strict=True)
+    ]
+    return theta, data
+
+
+def sampler(theta, data, key, phis=(SENT, RECEIVED), swapped=False):
+    engines = [choose_engine(TopicModel(2), one, "exact", "auto") for one in data]
+    keys = [key, key._replace(seed=derived_seed(key.seed, "received"))]
+    if swapped:
+        engines = engines[::-1]
+    phis = [np.ascontiguousarray(phi.T).T for phi in phis]
+    return sweep_new_rows(PRIOR, engines, theta, phis, keys, IN_PLACE)
+
+
+def sent_taken_for_received(theta, data, key):
+    return sampler(theta, data, key, swapped=True)
+
+
+def received_forgotten_in_the_exposure(theta, data, key):
+    engines = [choose_engine(TopicModel(2), one, "exact", "auto") for one in data]
+    exposed = engines[1].sums
+
+    def sums(*given):
+        found = exposed(*given)
+        return found._replace(exposure=_Nothing())
+
+    engines[1].sums = sums
+    keys = [key, key._replace(seed=derived_seed(key.seed, "received"))]
+    phis = [np.ascontiguousarray(phi.T).T for phi in (SENT, RECEIVED)]
+    return sweep_new_rows(PRIOR, engines, theta, phis, keys, IN_PLACE)
+
+
+class _Nothing:
+    def of_rows(self, factor, n_rows):
+        return np.zeros((1, factor.shape[1]))
+
+
+FUNCTIONS = {
+    "first actor": lambda theta, data: theta[0, 0],
+    "second actor": lambda theta, data: theta[1, 1],
+    "total": lambda theta, data: theta.sum(),
+    "fit of what was sent": lambda theta, data: (theta @ SENT)[0, 0] - data[0].to_dense(missing=0)[0, 0],
+    "fit of what was received": lambda theta, data: (
+        (theta @ RECEIVED)[1, 1] - data[1].to_dense(missing=0)[1, 1]
+    ),
+}
+WRONG = {
+    "sent taken for received": sent_taken_for_received,
+    "received forgotten in the exposure": received_forgotten_in_the_exposure,
+}
+# The size at which the wrong samplers are caught.
+FULL = {"replicates": 4000, "sweeps": 4}
+
+
+def test_joint_law():
+    pvalues = joint_pvalues(draw_actors, sampler, FUNCTIONS, replicates=400, sweeps=3, seed=SEED + 1)
+    assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+@pytest.mark.long
+def test_joint_law_with_many_replicates():
+    pvalues = joint_pvalues(draw_actors, sampler, FUNCTIONS, **FULL, seed=SEED + 2)
+    assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRONG)
+def test_the_joint_test_catches(name):
+    pvalues = joint_pvalues(draw_actors, WRONG[name], FUNCTIONS, **FULL, seed=SEED + 3)
+    assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+def rank_pvalue(phis, n=2500, n_draws=19):
+    """Simulation-based calibration over actors: the rank of the true theta among its draws is uniform."""
+    theta, data = draw_actors(np.random.default_rng(SEED + 4), n, None)
+    views = [View(one, lambda chain, draw, phi=phi: phi) for one, phi in zip(data, phis, strict=True)]
+    draws = new_row_draws(PRIOR, views, (1, n_draws), sweeps=20, burn_in=60, seed=SEED, threads=1)[0]
+    ranks = (draws[:, :, 0] < theta[:, 0]).sum(axis=0)
+    return stats.chisquare(np.bincount(ranks, minlength=n_draws + 1)).pvalue
+
+
+def test_intervals_are_calibrated():
+    assert fits(rank_pvalue((SENT, RECEIVED)))
+    assert rejects(rank_pvalue((RECEIVED, SENT)))
+
+
+def quadrature_mean(prior, seen):
+    """E[theta] where theta is one number: seen = (released values, phi, rho), any number of times."""
+    grid = np.linspace(1e-4, 40, 40_000)
+    log_f = stats.gamma.logpdf(grid, prior.shape, scale=1 / prior.rate)
+    for values, phi, rho in seen:
+        for x, p in zip(values, phi, strict=True):
+            log_f = log_f + release_given_rate.logpmf(x, p * grid, rho)
+    weights = np.exp(log_f - log_f.max())
+    return float((weights * grid).sum() / weights.sum())
+
+
+def test_agreement_with_quadrature():
+    # One community: a single unknown number, the true counts summed out in closed form.
+    prior, sent, received = Prior(1.3, 0.5), np.array([[2.0, 0.5, 1.0]]), np.array([[0.3, 1.5, 0.2]])
+    values = (np.array([[6, -2, 1]]), np.array([[0, 4, 1]]))
+    data = [cv.PrivateCounts(x, rho=rho) for x, rho in zip(values, (0.8, 1.5), strict=True)]
+    views = [View(one, lambda c, d, phi=phi: phi) for one, phi in zip(data, (sent, received), strict=True)]
+    draws = new_row_draws(prior, views, (2, 4000), sweeps=3, burn_in=50, seed=SEED, threads=1)[..., 0, 0]
+    draws = draws.astype(float)
+    exact = quadrature_mean(prior, [(values[0][0], sent[0], 0.8), (values[1][0], received[0], 1.5)])
+    assert abs(draws.mean() - exact) < 5 * array_stats.mcse(draws)
+    assert abs(1.1 * draws.mean() - exact) > 5 * array_stats.mcse(draws)
+    one_only = quadrature_mean(prior, [(values[0][0], sent[0], 0.8)])
+    assert abs(draws.mean() - one_only) > 5 * array_stats.mcse(draws)
+
+
+# A network of three groups; the last three actors are the new ones, one of each group.
+N, NEW = 33, 3
+ACTORS = [f"actor {i}" for i in range(N)]
+GROUP = np.concatenate([np.repeat([0, 1, 2], 10), [0, 1, 2]])
+BETWEEN = np.array([[6.0, 0.1, 0.1], [0.1, 5.0, 2.0], [0.1, 0.1, 6.0]])
+MAILS = np.random.default_rng(1).poisson(BETWEEN[GROUP][:, GROUP])
+OLD = slice(0, N - NEW)
+KNOWN = {"sender": ACTORS[OLD], "receiver": ACTORS[OLD]}
+SETTINGS = {"sweeps": 800, "chains": 2, "thin": 10, "seed": 1, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def network():
+    release = cv.simulate_release(MAILS[OLD, OLD], epsilon=2, seed=1, labels=KNOWN)
+    return cv.fit(cv.CommunityModel(3), release, **SETTINGS)
+
+
+def new_actors(**options):
+    labels = {"new": ACTORS[N - NEW :], "known": ACTORS[OLD]}
+    sent = cv.simulate_release(MAILS[N - NEW :, OLD], epsilon=1, seed=2, labels=labels, **options)
+    received = cv.simulate_release(MAILS[OLD, N - NEW :].T, epsilon=2, seed=3, labels=labels)
+    return sent, received
+
+
+def test_new_actors_are_found_where_they_belong(network):
+    found = cv.transform(network, *new_actors(), seed=1, progress=False)
+    assert found["mean"].dims == ("new", "community")
+    assert found["new"].to_numpy().tolist() == ACTORS[N - NEW :]
+    assert np.allclose(found["mean"].sum("community"), 1)
+    alike = network.memberships([0, 10, 20])["mean"].to_numpy()  # one known actor of each group
+    assert np.abs(found["mean"].to_numpy() - alike).max() < 0.15
+    assert (found["low"] <= found["mean"]).all()
+
+
+def test_what_was_received_narrows_the_intervals(network):
+    sent, received = new_actors()
+    one, both = (cv.transform(network, sent, other, seed=1, progress=False) for other in (None, received))
+    width = [(found["high"] - found["low"]).to_numpy().mean() for found in (one, both)]
+    assert width[1] < width[0]
+
+
+def test_known_actors_come_out_as_in_the_fit(network):
+    # Two ways to the same posterior, but for the communities, which the actors themselves have shaped.
+    release = network.release
+    back = cv.PrivateCounts(release.to_dense(missing=0).T, rho=release.rho, mask=np.eye(N - NEW, dtype=bool))
+    again = cv.transform(network, release.hide(np.eye(N - NEW, dtype=bool)), back, seed=1, progress=False)
+    assert np.abs(again["mean"].to_numpy() - network.memberships()["mean"].to_numpy()).max() < 0.05
+
+
+@pytest.mark.long
+def test_agreement_with_a_fit_of_everything(network):
+    # Three new actors say little about the communities of thirty: leaving them out of the fit changes little.
+    sent, received = new_actors()
+    values = np.zeros((N, N), dtype=np.int64)
+    values[OLD, OLD] = network.release.to_dense(missing=0)
+    values[N - NEW :, OLD], values[OLD, N - NEW :] = sent.to_dense(), received.to_dense().T
+    rho = np.full((N, N), 2.0)
+    rho[N - NEW :] = 1.0
+    unseen = np.zeros((N, N), dtype=bool)
+    unseen[N - NEW :, N - NEW :] = True
+    everything = cv.fit(cv.CommunityModel(3), cv.PrivateCounts(values, rho=rho, mask=unseen), **SETTINGS)
+    theirs = everything.memberships(slice(N - NEW, N))["mean"].to_numpy()
+    ours = cv.transform(network, sent, received, seed=1, progress=False)["mean"].to_numpy()
+    # The fits may order the communities differently: by the group of the first known actors.
+    mine = [network.memberships([i])["mean"].to_numpy()[0].argmax() for i in (0, 10, 20)]
+    other = [everything.memberships([i])["mean"].to_numpy()[0].argmax() for i in (0, 10, 20)]
+    assert sorted(mine) == sorted(other) == [0, 1, 2]
+    assert np.abs(ours[:, mine] - theirs[:, other]).max() < 0.06
+
+
+def test_draws_depend_on_the_seed_alone_and_not_on_masked_values(network):
+    rng = np.random.default_rng(0)
+    many, mask = rng.poisson(1.0, (2, 150, N - NEW)), rng.random((2, 150, N - NEW)) < 0.3
+
+    def found(garbage, threads, seed):
+        views = [
+            cv.PrivateCounts(np.where(m, garbage, y), alpha=0.3, mask=m)
+            for y, m in zip(many, mask, strict=True)
+        ]
+        return cv.transform(network, *views, seed=seed, threads=threads, sweeps=2, burn_in=2, progress=False)[
+            "mean"
+        ]
+
+    assert found(0, 1, 1).equals(found(10**6, 2, 1))
+    assert not found(0, 1, 1).equals(found(0, 1, 2))
+
+
+def test_undirected_networks_have_one_matrix():
+    pairs = np.triu(MAILS, 1) + np.triu(MAILS, 1).T
+    known = cv.fit(cv.CommunityModel(3, directed=False), pairs[OLD, OLD], **SETTINGS)
+    found = cv.transform(known, pairs[N - NEW :, OLD], seed=1, progress=False)["mean"].to_numpy()
+    alike = known.memberships([0, 10, 20])["mean"].to_numpy()
+    assert np.abs(found - alike).max() < 0.2
+    with pytest.raises(
+        ValueError, match="received: expected it for a directed CommunityModel alone, got it for"
+    ):
+        cv.transform(known, pairs[N - NEW :, OLD], pairs[N - NEW :, OLD], progress=False)
+
+
+def test_shares_are_those_of_memberships(network):
+    # theta of the known actors in place of new draws: the very numbers of the fit.
+    known = known_columns(network)
+    theta = network.tree["posterior"]["theta"].to_numpy()
+    share = theta.reshape(-1, *theta.shape[2:]) * known.weights[:, None, :]
+    share = np.take_along_axis(share / share.sum(axis=2, keepdims=True), known.order[:, None, :], axis=2)
+    assert np.allclose(share.mean(axis=0), network.memberships()["mean"], atol=1e-6)
+    state = next(network.states())
+    assert np.allclose(known.phi(0, 0), network.model.unfold(state).phi, rtol=1e-6)
+    rates = state.theta @ state.pi @ state.theta.T
+    assert np.allclose(state.theta @ known.received(0, 0), rates.T, rtol=1e-6)
+
+
+TENSOR = np.random.default_rng(2).poisson(
+    20
+    * np.einsum(
+        "ik,jk,tk->ijt",
+        np.eye(2)[np.arange(12) % 2],
+        [[1, 0], [1, 0.1], [0, 1], [0.1, 1]],
+        [[1, 0.3], [0.2, 1]],
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "dimension"),
+    [(cv.TensorModel(rank=2), "component"), (cv.TensorModel(core=(2, 2, 1)), "component0")],
+)
+def test_new_rows_of_a_tensor(model, dimension):
+    posterior = cv.fit(
+        model, TENSOR[:10], labels=(None, list("abcd"), None), sweeps=600, seed=1, progress=False
+    )
+    found = cv.transform(
+        posterior, cv.simulate_release(TENSOR[10:], epsilon=2, seed=1), seed=1, progress=False
+    )
+    assert found["mean"].dims == ("axis0", dimension)
+    shares = found["mean"].to_numpy()
+    assert np.allclose(shares.sum(axis=1), 1)
+    first = posterior.components().factors["axis0"]["mean"].to_numpy()  # (component, row)
+    assert (shares.argmax(axis=1) == [first[:, 0].argmax(), first[:, 1].argmax()]).all()
+    assert shares.max(axis=1).min() > 0.75
+
+
+def test_a_tensor_agrees_with_quadrature():
+    # Rank 1, the other factors nearly fixed by the draws that are given: here, by a posterior of one draw.
+    fitted = cv.fit(
+        cv.TensorModel(rank=1, shape=1.3, rate=0.5), TENSOR[:10, :2, :1], sweeps=400, thin=200, chains=1, seed=1,
+        progress=False,
+    )  # fmt: skip
+    known = known_columns(fitted)
+    phi, values = known.phi(0, 0)[0], np.array([7, 30])
+    data = cv.PrivateCounts(values.reshape(1, 2, 1), rho=0.4)
+    views = [View(data, lambda chain, draw: known.phi(0, 0))]
+    draws = new_row_draws(known.prior, views, (2, 4000), sweeps=3, burn_in=50, seed=SEED, threads=1)[
+        ..., 0, 0
+    ]
+    scale = 5 / phi.max()  # the same number, in units that suit the grid
+    exact = quadrature_mean(Prior(1.3, 0.5 * scale), [(values, phi * scale, 0.4)]) * scale
+    draws = draws.astype(float)
+    assert abs(draws.mean() - exact) < 5 * array_stats.mcse(draws)
+    assert abs(1.1 * draws.mean() - exact) > 5 * array_stats.mcse(draws)
+
+
+COUNTS = np.array([[9, 8, 0, 0], [8, 9, 1, 0], [0, 0, 9, 8], [9, 7, 0, 0], [1, 0, 8, 9], [7, 9, 0, 1]])
+
+
+def test_a_factorization_is_the_topic_model():
+    new = cv.PrivateCounts([[7, 9, -1, 0], [0, 1, 8, 8]], alpha=0.2)
+    topics = cv.fit(cv.TopicModel(2), COUNTS, sweeps=400, seed=1, progress=False)
+    factors = cv.fit(cv.Factorization("dk,kv->dv", k=2), COUNTS, sweeps=400, seed=1, progress=False)
+    one, two = (cv.transform(p, new, seed=1, progress=False)["mean"] for p in (topics, factors))
+    assert two.dims == ("row", "k")
+    assert np.abs(one.to_numpy() - two.to_numpy()).max() < 0.03
+
+
+def test_fixed_factors_keep_their_places():
+    phi = np.array([[0.0, 0.1, 5, 5], [5, 5, 0.1, 0]])
+    model = cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2, fixed={"phi": phi})
+    posterior = cv.fit(model, COUNTS, sweeps=100, seed=1, progress=False)
+    shares = cv.transform(posterior, [[8, 9, 0, 0]], seed=1, progress=False)["mean"].to_numpy()
+    assert shares[0, 1] > 0.9
+    fixed = cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2, fixed={"theta": np.ones((6, 2))})
+    posterior = cv.fit(fixed, COUNTS, sweeps=20, seed=1, progress=False)
+    with pytest.raises(
+        ValueError, match="transform: expected a factor of the first axis that was drawn, got 'theta'"
+    ):
+        cv.transform(posterior, COUNTS, progress=False)
+
+
+def test_models_without_a_factor_of_the_first_axis_are_refused():
+    posterior = cv.fit(cv.Factorization("dkv,k->dv", k=2), COUNTS, sweeps=20, seed=1, progress=False)
+    with pytest.raises(
+        TypeError, match="transform: expected the posterior of a TopicModel, or of a factorization"
+    ):
+        cv.transform(posterior, COUNTS, progress=False)
+
+
+PLAIN = np.ones((2, N - NEW), dtype=int)
+BAD = [
+    ((PLAIN[:, :5],), {}, "data: expected the 30 columns that were fitted, got 5"),
+    ((PLAIN, PLAIN[:, :5]), {}, "received: expected the 30 columns that were fitted, got 5"),
+    ((PLAIN, PLAIN[:1]), {}, "received: expected the 2 rows of data, new actors by known ones, got 1"),
+    ((np.ones((2, 2, 2), int),), {}, "data: expected a matrix, got 3 axes"),
+    (
+        (PLAIN,),
+        {"labels": (None, ACTORS[OLD][::-1])},
+        "data: expected the columns in the order in which they",
+    ),
+    (
+        (
+            cv.PrivateCounts(PLAIN, alpha=0.1, labels=(["a", "b"], None)),
+            cv.PrivateCounts(PLAIN, alpha=0.1, labels=(["a", "c"], None)),
+        ),
+        {},
+        r"received: expected the labels of the rows, got 'c' in place of 'b' \(row 1\)",
+    ),
+    (
+        (PLAIN, cv.PrivateCounts(PLAIN, alpha=0.1, labels=(None, ACTORS[3:]))),
+        {},
+        r"received: expected the labels of the columns that were fitted, got 'actor 3' in place of 'actor 0'",
+    ),
+    ((PLAIN, -PLAIN), {}, "say so: cv.PrivateCounts"),
+]
+
+
+@pytest.mark.parametrize(("data", "options", "message"), BAD)
+def test_bad_input(network, data, options, message):
+    with pytest.raises(ValueError, match=message):
+        cv.transform(network, *data, progress=False, **options)
+
+
+def test_received_is_for_networks():
+    posterior = cv.fit(cv.TopicModel(2), COUNTS, sweeps=40, seed=1, progress=False)
+    with pytest.raises(ValueError, match="received: expected it for a directed CommunityModel alone"):
+        cv.transform(posterior, COUNTS, COUNTS, progress=False)
+    tensor = cv.fit(cv.TensorModel(rank=1), TENSOR[:4], sweeps=20, seed=1, progress=False)
+    with pytest.raises(ValueError, match="data: expected 3 axes, got 2"):
+        cv.transform(tensor, COUNTS, progress=False)
+    with pytest.raises(ValueError, match="data: expected the 4 places along axis 1 that were fitted, got 3"):
+        cv.transform(tensor, TENSOR[:, :3], progress=False)

@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test test-long lint bench clean
 
 help:
+	@echo "make setup      build .venv, with the versions of constraints.txt"
 	@echo "make demo       set up if needed, then privatize a corpus and fit it (minutes)"
 	@echo "make test       set up if needed, then lint and each behaviour once"
 	@echo "make test-long  full repetitions and slow checks"

@@ -251,8 +251,11 @@ def test_undirected_networks_have_one_matrix():
 def test_shares_are_those_of_memberships(network):
     # theta of the known actors in place of new draws: the very numbers of the fit.
     known = known_columns(network)
-    theta = network.tree["posterior"]["theta"].to_numpy()
-    share = theta.reshape(-1, *theta.shape[2:]) * known.weights[:, None, :]
+    theta, pi = (network.tree["posterior"][name].to_numpy() for name in ("theta", "pi"))
+    theta, pi = (values.reshape(-1, *values.shape[2:]) for values in (theta, pi))
+    # A new actor deals with all known ones, a known one with all but itself.
+    itself = theta @ (pi + np.swapaxes(pi, 1, 2))
+    share = theta * (known.weights[:, None, :] - itself)
     share = np.take_along_axis(share / share.sum(axis=2, keepdims=True), known.order[:, None, :], axis=2)
     assert np.allclose(share.mean(axis=0), network.memberships()["mean"], atol=1e-6)
     state = next(network.states())
@@ -319,7 +322,7 @@ def test_a_factorization_is_the_topic_model():
     topics = cv.fit(cv.TopicModel(2), COUNTS, sweeps=400, seed=1, progress=False)
     factors = cv.fit(cv.Factorization("dk,kv->dv", k=2), COUNTS, sweeps=400, seed=1, progress=False)
     one, two = (cv.transform(p, new, seed=1, progress=False)["mean"] for p in (topics, factors))
-    assert two.dims == ("row", "k")
+    assert two.dims == ("row", "topic")
     assert np.abs(one.to_numpy() - two.to_numpy()).max() < 0.03
 
 

@@ -85,6 +85,26 @@ def test_the_folder_table_is_complete():
     assert {f for f in folders if f"| `{f}/` |" not in text} == set()
 
 
+def test_the_table_of_engines_is_complete():
+    here = ROOT / "src" / "countveil" / "inference" / "engines" / "cpu"
+    text = (here / "__init__.py").read_text(encoding="utf-8")
+    listed = re.findall(r"^``(\w+)`` ", text, re.MULTILINE)
+    assert sorted(listed) == sorted(p.stem for p in here.glob("*.py") if p.stem != "__init__")
+
+
+def test_the_readme_of_the_tests_names_every_file_beside_it():
+    here = ROOT / "tests"
+    text = (here / "README.md").read_text(encoding="utf-8")
+    assert [p.name for p in here.glob("*.py") if f"`{p.name}`" not in text] == []
+    assert [p.parent.name for p in here.glob("*/conftest.py")] == ["posterior"], "the only one it speaks of"
+
+
+def test_make_help_names_every_target():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (targets,) = re.findall(r"^\.PHONY: help (.*)$", makefile, re.MULTILINE)
+    assert set(re.findall(r'^\t@echo "make ([\w-]+) ', makefile, re.MULTILINE)) == set(targets.split())
+
+
 def test_the_citation_is_valid():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors"} <= set(citation)

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.chains import run_chains
@@ -21,10 +21,12 @@ from countveil.kernels.compiled import is_cold
 from countveil.models import CountModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
-from countveil.posterior.posterior import Posterior
-from countveil.posterior.shared_posterior import SharedPosterior
-from countveil.posterior.shared_tree import facts_of, shared_posterior
-from countveil.posterior.tree import make_tree
+
+# What reads the draws (xarray, pandas: 50 MB) is imported when there are draws, after the memory of the sweeps has
+# been given back.
+if TYPE_CHECKING:
+    from countveil.posterior.posterior import Posterior
+    from countveil.posterior.shared_posterior import SharedPosterior
 
 
 @overload
@@ -130,17 +132,21 @@ def fit(
             raise ValueError(f"robust: expected None for SharedFactors, got {robust!r}")
         views = read_views(model, data, labels)
         draws = _run(model, views, settings, progress)
+        from countveil.posterior.shared_tree import facts_of, shared_posterior
+
         return shared_posterior(draws, model, {name: facts_of(one) for name, one in views.items()})
-    if not isinstance(model, CountModel):
-        raise TypeError(
-            f"model: expected a model such as TopicModel(n_topics=10), got {type(model).__name__}"
-        )
+    if isinstance(model, type) or not isinstance(model, CountModel):
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"model: expected a model such as TopicModel(n_topics=10), got {got}")
     if not isinstance(data, PrivateCounts | CombinedReleases):
         data = read_plain_counts(data, labels)
     elif labels is not None:
         raise ValueError("labels: expected None for a release, which has its own, got labels")
     seen = data if robust is None else as_if_released(data, robust)
     draws = _run(model, seen, settings, progress)
+    from countveil.posterior.posterior import Posterior
+    from countveil.posterior.tree import make_tree
+
     released = isinstance(data, PrivateCounts | CombinedReleases)
     guarantee = str(data.guarantee) if released and data.guarantee else None
     if isinstance(model, UnknownNoise):

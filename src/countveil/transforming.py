@@ -20,6 +20,7 @@ from countveil.posterior.kept_states import blocks_of
 from countveil.posterior.known_columns import known_columns
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.readable_labels import readable_labels
+from countveil.posterior.shared_posterior import SharedPosterior
 
 _TINY = np.finfo(np.float64).tiny
 
@@ -48,7 +49,7 @@ def transform(
     ----------
     posterior
         Of a ``TopicModel``, a ``CommunityModel``, a ``TensorModel``, or a ``Factorization`` whose first axis has
-        a factor of its own.
+        a factor of its own; of a ``SharedFactors`` one of its views.
     data
         New rows over the same columns (of a tensor: the same further axes): a release, with whatever noise it
         has, or plain counts. Cells may be missing; a row without any observed cell gets the prior. Of a
@@ -70,7 +71,7 @@ def transform(
     -------
     A Dataset like ``posterior.memberships()``: each new row's shares of the topics (``mean``, ``low``,
     ``high``), in the order of ``posterior.topics()``; of communities, as ``posterior.blocks()`` has them; of a
-    tensor, of the components of its first axis as in ``posterior.components()``. For any other factorization
+    tensor, of the components of its first axis as in ``posterior.components()``. For a factorization without them
     they are shares of the expected counts by the summed index of the first factor, the largest first.
 
     Examples
@@ -100,6 +101,12 @@ def transform(
         sweeps=sweeps, burn_in=0, thin=1, chains=1, seed=seed, method="exact", engine="auto", threads=threads
     )
     burn_in, interval = whole_number("burn_in", burn_in, 0), check_interval(interval)
+    if isinstance(posterior, SharedPosterior):
+        listed = ", ".join(map(repr, posterior))
+        raise TypeError(
+            "posterior: expected the posterior of one array, got that of several; choose one of its views, such as "
+            f"posterior[{next(iter(posterior))!r}] (it has {listed})"
+        )
     if not isinstance(posterior, Posterior):
         raise TypeError(f"posterior: expected a Posterior, got {type(posterior).__name__}")
     known = known_columns(posterior)

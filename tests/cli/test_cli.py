@@ -60,13 +60,17 @@ def test_other_files_and_options(letters, capsys):
     assert load_release(letters / "release").shape == (2, 3)
     pd.DataFrame({"who": ["a", "b"], "x": [1, 2]}).to_parquet(letters / "wide.parquet")
     wide = ["privatize", str(letters / "wide.parquet"), "-o", release, "--epsilon", "1"]
-    assert main([*wide, "--index", "who", "--public-labels"]) == 0
+    assert main([*wide, "--index", "who", "--public-labels", "--overwrite"]) == 0
     assert load_release(release).labels[0].tolist() == ["a", "b"]
 
 
 BAD = [
-    (["--long", "who,what,n"], "rows: expected rows=[...], got none: the labels in counts are private data"),
-    (["--public-labels"], "index= names the column"),
+    (
+        ["--long", "who,what,n"],
+        "--rows: expected --rows FILE, got none: the labels in counts are private data",
+    ),
+    (["--long", "who,what,n"], "or pass --public-labels if anyone may know"),
+    (["--public-labels"], "; --index names the column that holds row labels, --long those of a long table"),
     (
         ["--public-labels", "--long", "who,what,n", "--precision", "0"],
         "precision: expected a whole number >= 1",
@@ -86,6 +90,19 @@ def test_bad_input_is_one_line_and_exit_code_2(options, message, letters, capsys
     assert told.err.count("\n") == 1
     assert message in told.err
     assert not (letters / "release").exists()
+
+
+def test_a_second_release_does_not_replace_the_first(letters, capsys):
+    assert main([*command(letters), *declared(letters)]) == 0
+    first = (letters / "release").read_bytes()
+    capsys.readouterr()
+    assert main([*command(letters), *declared(letters)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("countveil privatize: error: --output: expected a new name, got ")
+    assert "pass --overwrite to replace it" in told
+    assert "overwrite=" not in told
+    assert (letters / "release").read_bytes() == first
+    assert main([*command(letters), *declared(letters), "--overwrite"]) == 0
 
 
 def test_a_folder_as_target(letters, capsys):

@@ -49,6 +49,20 @@ def test_communities(network, tmp_path, capsys, words, model):
     assert np.array_equal(loaded.tree["posterior"]["pi"], posterior.tree["posterior"]["pi"])
 
 
+def test_topics_of_other_runs_say_how_to_see_them(network, tmp_path, capsys):
+    spec = ["--spec", "ic,cd,jd->ij", "--sizes", "c=2,d=2", "--names", "theta,pi,theta"]
+    for kind, words in {"communities": ["--communities", "2"], "factorization": spec}.items():
+        run = tmp_path / f"{kind}.zarr"
+        assert main(["fit", kind, str(network), "-o", str(run), *words, *QUICK, "--quiet"]) == 0
+        capsys.readouterr()
+        assert main(["topics", str(run)]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("countveil topics: error: RUN: expected a run of topics, got one of ")
+        _, lines = told.split("in Python: ")
+        exec(lines, {})
+        assert capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "model"),
     [(["--rank", "2"], TensorModel(rank=2)), (["--core", "2,2,1"], TensorModel(core=(2, 2, 1)))],

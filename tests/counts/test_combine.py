@@ -26,13 +26,6 @@ def test_losses_add():
     assert cv.combine_releases(privatize(COUNTS, 1), PrivateCounts(COUNTS, alpha=0.3)).guarantee is None
 
 
-def test_a_single_release_may_stand_alone():
-    release = privatize(COUNTS, 1)
-    alone = cv.combine_releases(release)
-    assert alone.guarantee == release.guarantee
-    assert alone.total() == pytest.approx(release.total())
-
-
 def test_what_it_says():
     both = cv.combine_releases(simulate_release(COUNTS, 1, seed=0), simulate_release(COUNTS, 1, seed=1))
     assert repr(both).startswith(
@@ -41,7 +34,7 @@ def test_what_it_says():
     assert both.simulated
     assert (both.n_missing, both.n_observed, both.missing) == (0, 30, None)
     assert both == cv.combine_releases(*both.releases)
-    assert both != cv.combine_releases(both.releases[0])
+    assert both != cv.combine_releases(*both.releases[::-1])
     assert both != 3
 
 
@@ -85,6 +78,11 @@ def test_one_release_twice_is_refused(tmp_path):
     release.save(tmp_path / "r.parquet")
     with pytest.raises(ValueError, match=message):
         cv.combine_releases(release, privatize(counts, 1), cv.load_release(tmp_path / "r.parquet"))
+    # Nor does it become another one with a cell hidden, or with a slightly different alpha.
+    with pytest.raises(ValueError, match=message):
+        cv.combine_releases(release, release.hide(([0], [0])))
+    with pytest.raises(ValueError, match=message):
+        cv.combine_releases(release, PrivateCounts(release.to_dense(), rho=release.rho * (1 + 1e-12)))
 
 
 def test_releases_that_may_well_agree_are_not_refused():
@@ -95,7 +93,9 @@ def test_releases_that_may_well_agree_are_not_refused():
 
 RELEASE = privatize(COUNTS, 1)
 BAD = [
-    ((), ValueError, "releases: expected at least one, got none"),
+    ((), ValueError, "releases: expected at least two of the same counts, got none"),
+    ((RELEASE,), ValueError, "expected at least two of the same counts, got one, which cv.fit takes as it is"),
+    (([RELEASE, RELEASE],), TypeError, r"expected PrivateCounts, got list; combine_releases\(\*releases\)"),
     ((RELEASE, COUNTS), TypeError, "releases: expected PrivateCounts, got ndarray"),
     ((RELEASE, privatize(COUNTS[:4], 1)), ValueError, r"releases: expected one shape, got \(6, 5\) and \(4, 5\)"),
     ((RELEASE, PrivateCounts(COUNTS, alpha=np.full((6, 5), 0.3))), ValueError, "vary within a row, got noise per cell"),

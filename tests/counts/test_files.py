@@ -16,8 +16,10 @@ from countveil.counts import (
     PrivateCounts,
     file_cells,
     file_numbers,
+    files,
     load_release,
     privatize,
+    privatize_to_file,
     simulate_release,
 )
 from countveil.counts.same import same_arrays
@@ -91,10 +93,39 @@ def test_it_is_an_ordinary_table(tmp_path):
     assert pq.read_schema(tmp_path / "t.parquet").names == ["axis0", "axis1", "axis2", "value"]
 
 
+def test_a_kept_release_is_not_lost_by_accident(tmp_path):
+    path = tmp_path / "r"
+    RELEASES["masked"].save(path)
+    refused = "path: expected a new name, got .*r, which exists; .* overwrite=True"
+    with pytest.raises(FileExistsError, match=refused):
+        RELEASES["plain"].save(path)
+    unread = tmp_path / "no_such.csv"  # refused before the counts are even looked for
+    with pytest.raises(FileExistsError, match=refused):
+        privatize_to_file(unread, path, 1)
+    assert load_release(path) == RELEASES["masked"]
+    assert privatize_to_file(np.eye(3, dtype=int), path, 1, overwrite=True).epsilon == 1
+    assert load_release(path).shape == (3, 3)
+    with pytest.raises(TypeError, match="overwrite: expected True or False, got str"):
+        RELEASES["plain"].save(path, overwrite="yes")
+
+
+def test_a_release_that_appears_while_another_is_written_stays(tmp_path, monkeypatch):
+    path, add = tmp_path / "r", files.CellFile.add
+
+    def other_first(self, listed):
+        path.write_text("another's release")
+        add(self, listed)
+
+    monkeypatch.setattr(files.CellFile, "add", other_first)
+    with pytest.raises(FileExistsError, match="path: expected a new name"):
+        RELEASES["plain"].save(path)
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["another's release"]
+
+
 def test_saving_replaces_a_file_in_one_step(tmp_path):
     path = tmp_path / "r"
     path.write_text("something else")
-    RELEASES["plain"].save(path)
+    RELEASES["plain"].save(path, overwrite=True)
     assert load_release(path) == RELEASES["plain"]
     umask = os.umask(0)
     os.umask(umask)
@@ -111,7 +142,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(call, tmp_path, monkey
 
     monkeypatch.setattr(*((os, "fsync") if call == "fsync" else (Path, "replace")), full)
     with pytest.raises(OSError, match="cannot write the release: No space left on device") as caught:
-        RELEASES["masked"].save(path)
+        RELEASES["masked"].save(path, overwrite=True)
     assert str(path) in str(caught.value)
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
     assert load_release(path) == RELEASES["plain"]
@@ -173,7 +204,7 @@ def test_saving_and_loading_take_little_memory(tmp_path):
     held = sum(array.nbytes for array in release.positive)
     release.save(tmp_path / "r")  # pyarrow's own loading is not what is measured
     tracemalloc.start()
-    release.save(tmp_path / "r")
+    release.save(tmp_path / "r", overwrite=True)
     load_release(tmp_path / "r")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

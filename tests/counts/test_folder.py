@@ -127,14 +127,17 @@ def test_a_mostly_missing_release_lists_its_zeros(tmp_path):
 def test_a_folder_replaces_an_older_release_and_nothing_else(small_limit, tmp_path):
     target = tmp_path / "r"
     RELEASES["plain"].save(target)
-    RELEASES["guarantee"].save(target)
+    with pytest.raises(FileExistsError, match="path: expected a new name"):
+        RELEASES["guarantee"].save(target)
+    assert load_release(target) == RELEASES["plain"]
+    RELEASES["guarantee"].save(target, overwrite=True)
     assert load_release(target) == RELEASES["guarantee"]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis").write_text("important")
     (tmp_path / "file").write_text("important")
     for place in ("mine", "file"):
         with pytest.raises(FileExistsError, match="path: expected a new name or an older release folder"):
-            RELEASES["plain"].save(tmp_path / place)
+            RELEASES["plain"].save(tmp_path / place, overwrite=True)
     assert (tmp_path / "mine" / "thesis").read_text() == (tmp_path / "file").read_text() == "important"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "mine", "r"]
 
@@ -151,7 +154,7 @@ def test_a_failure_leaves_the_old_folder_and_nothing_else(error, small_limit, tm
 
     monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(type(error)):
-        RELEASES["guarantee"].save(tmp_path / "r")
+        RELEASES["guarantee"].save(tmp_path / "r", overwrite=True)
     assert load_release(tmp_path / "r") == RELEASES["plain"]
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
 

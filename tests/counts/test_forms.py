@@ -14,7 +14,7 @@ import pytest
 from scipy import io, sparse, stats
 from sklearn.feature_extraction.text import CountVectorizer
 
-from countveil.counts import privatize
+from countveil.counts import load_release, privatize, privatize_to_file
 from goodness_of_fit import fits, rejects
 
 LOUD = 900  # epsilon: the chance of any noise at all is exp(-900)
@@ -226,6 +226,36 @@ def test_edges_between_the_same_two_add_up():
     assert numbered.labels[0].tolist() == ["9", "10"]
 
 
+def test_a_graph_without_the_attribute():
+    plain = privatize(nx.DiGraph([("ann", "bo")]), LOUD, rows=ROWS)
+    dated = nx.MultiDiGraph([("ann", "bo", {"date": "may"}), ("ann", "bo", {"date": "june"})])
+    once = privatize(dated, LOUD, rows=ROWS, weight=None)
+    assert (plain.to_dense(missing=0)[0, 1], once.to_dense(missing=0)[0, 1]) == (1, 2)
+    nobody = privatize(nx.DiGraph(), LOUD, rows=ROWS, weight="n")  # no edge, no fault
+    assert nobody.to_dense(missing=0).sum() == 0
+
+
+def test_rows_and_columns_of_a_graph_may_differ():
+    release = privatize(graph(nx.DiGraph), LOUD, rows=["cy", "bo"], columns=["ann", "bo", "dee", "eve"])
+    assert release.to_dense(missing=-1).tolist() == [[5, 0, 0, 0], [0, -1, 0, 0]]
+    assert [labels.tolist() for labels in release.labels] == [["cy", "bo"], ["ann", "bo", "dee", "eve"]]
+    loops = privatize(graph(nx.DiGraph), LOUD, rows=["bo"], columns=["cy", "bo"], self_loops=True)
+    assert loops.to_dense().tolist() == [[1, 3]]
+    apart = privatize(graph(nx.DiGraph), LOUD, rows=["ann"], columns=["bo", "dee"])
+    assert apart.to_dense().tolist() == [[7, 9]]
+    received = privatize(graph(nx.DiGraph).reverse(), LOUD, rows=["ann"], columns=["bo", "cy"])
+    assert received.to_dense().tolist() == [[0, 5]]
+
+
+def test_an_undirected_pair_is_in_a_part_once(tmp_path):
+    for turned in ([("ann", "bo", {"weight": 7})], [("bo", "ann", {"weight": 7})]):
+        made = nx.Graph([*turned, ("ann", "cy", {"weight": 4}), ("bo", "dee", {"weight": 2})])
+        release = privatize(made, LOUD, rows=["ann"], columns=["dee", "bo"])
+        assert release.to_dense().tolist() == [[0, 7]]
+    privatize_to_file(made, tmp_path / "r", LOUD, rows=["ann"], columns=["dee", "bo"])
+    assert load_release(tmp_path / "r") == release
+
+
 BAD = [
     (TRUE, {"long": ("a", "b", "n")}, ValueError, "long: expected only with a table"),
     (TRUE, {"vocabulary": ["a"]}, TypeError, "counts: expected a list of texts"),
@@ -236,7 +266,8 @@ BAD = [
     (TRUE, {"weight": "n"}, ValueError, "weight: expected only with a graph"),
     (TRUE, {"self_loops": True}, ValueError, "self_loops: expected only with a graph"),
     (TRUE, {"index": "n"}, ValueError, "index: expected only with a wide table"),
-    (TRUE, {"public_labels": "yes"}, TypeError, "public_labels, self_loops: expected True or False"),
+    (TRUE, {"public_labels": "yes"}, TypeError, "^public_labels: expected True or False, got str"),
+    (TRUE, {"self_loops": 1}, TypeError, "^self_loops: expected True or False, got int"),
     (TRUE, {"rows": ROWS, "labels": (ROWS, None)}, ValueError, "either labels or rows and columns"),
     (TRUE[0], {"rows": ROWS}, ValueError, "expected them for 2 axes, got 1 axes; use labels"),
     (TRUE, {"rows": ROWS[:2]}, ValueError, "expected 3 row labels, got 2"),
@@ -250,7 +281,22 @@ BAD = [
     (pd.DataFrame(LINES), {"columns": COLUMNS}, TypeError, "index= names the column that holds row labels"),
     (pd.DataFrame({"a": []}), {"columns": ["a"]}, ValueError, "at least one cell"),
     (pl.LazyFrame(LINES), LONG, TypeError, r"collect\(\) it first"),
-    (nx.DiGraph(), {"rows": ROWS, "columns": ["a"]}, ValueError, "columns: expected none or the same nodes"),
+    (nx.DiGraph(), {"columns": ROWS}, ValueError, "rows: expected rows="),
+    (nx.Graph(), {"rows": ROWS, "columns": ["ann"]}, ValueError, "columns: expected for an undirected graph"),
+    (nx.DiGraph([("ann", "bo", {"n": 2})]), {"rows": ROWS}, ValueError, "got 'weight', which no edge has"),
+    (
+        nx.DiGraph([("ann", "bo", {"n": 2})]),
+        {"rows": ROWS, "weight": "nn"},
+        ValueError,
+        "^weight: .* weight=None",
+    ),
+    (nx.DiGraph([("ann", "bo")]), {"rows": ROWS, "weight": "n"}, ValueError, "got 'n', which no edge has"),
+    (
+        nx.DiGraph(),
+        {"rows": ROWS, "weight": True},
+        TypeError,
+        "weight: expected the name of an edge attribute",
+    ),
     (nx.path_graph(3).nodes, {"rows": ROWS}, TypeError, "counts: expected a numpy array"),
     ("counts.xls", {}, ValueError, r"expected a file ending in \.csv"),
     ("no_such.csv", {}, FileNotFoundError, "no_such"),

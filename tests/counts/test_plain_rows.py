@@ -123,7 +123,7 @@ def test_round_trip(name, many, tmp_path, monkeypatch):
 
 def test_the_version_says_who_can_read_it(tmp_path):
     def version(release):
-        release.save(tmp_path / "r")
+        release.save(tmp_path / "r", overwrite=True)
         return json.loads(pq.ParquetFile(tmp_path / "r").metadata.metadata[b"countveil"])["version"]
 
     assert version(PrivateCounts(SIGNED, alpha=ALPHA)) == 2
@@ -226,14 +226,14 @@ LABELLED = PrivateCounts(SIGNED, alpha=0.3, labels={"letter": list("abc"), "word
 BAD = [
     ((PUBLIC,), {}, "parts: expected a release among them, got none: plain counts are no release"),
     ((), {}, "parts: expected a release among them, got none"),
-    ((LABELLED, PUBLIC[:, :3]), {}, r"parts: expected \(4,\) columns, got \(3,\)"),
+    ((LABELLED, PUBLIC[:, :3]), {}, r"parts: expected 4 columns, got 3$"),
     ((LABELLED, PUBLIC), {}, r"rows: expected labels for all rows, .* pass rows=\[...\]"),
     ((LABELLED, PUBLIC), {"rows": ["a"]}, "labels: expected 5 letter labels, got 1"),
     ((LABELLED, LABELLED), {}, "labels: letter label 'a' appears twice"),
     (
         (LABELLED, pd.DataFrame(PUBLIC, columns=list("wxzy"))),
         {},
-        "same labels along axis 1, got them in another order",
+        "same labels along axis 1, got them in another order; bring one into the order of the other first",
     ),
     ((LABELLED, pd.DataFrame(PUBLIC, columns=list("wxya"))), {}, r"got 'a' in place of 'z' \(place 3\)"),
     (
@@ -259,6 +259,14 @@ BAD = [
 def test_bad_input(parts, options, message):
     with pytest.raises(ValueError, match=message):
         cv.stack_rows(*parts, **options)
+
+
+def test_a_list_of_parts_is_told_from_public_counts():
+    for listed in ([LABELLED, PUBLIC], (LABELLED, LABELLED), [pd.DataFrame(PUBLIC)]):
+        with pytest.raises(TypeError, match=r"parts: expected each as an argument .* stack_rows\(\*parts\)"):
+            cv.stack_rows(listed)
+    assert cv.stack_rows(PrivateCounts(SIGNED, alpha=0.3), PUBLIC.tolist()).shape == (5, 4)
+    assert cv.stack_rows(PrivateCounts(SIGNED, alpha=0.3), list(PUBLIC)).shape == (5, 4)
 
 
 def test_errors_about_public_counts_name_the_kind_of_fault_only():

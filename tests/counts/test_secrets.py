@@ -84,6 +84,8 @@ FAULTY = {
     "graph negative": (nx.Graph([("a", "b", {"weight": -SECRET})]), {"rows": ["a", "b"]}),
     "graph huge": (nx.Graph([("a", "b", {"weight": SECRET**9})]), {"rows": ["a", "b"]}),
     "graph nan": (nx.DiGraph([("a", "b", {"weight": math.nan}), ("b", "a", {"weight": SECRET})]), {"rows": "ab"}),
+    "graph attribute": (nx.Graph([("a", "b", {DIGITS: SECRET})]), {"rows": ["a", "b"]}),
+    "graph part": (nx.Graph([("a", SECRET, {"n": SECRET})]), {"rows": ["a", "b"], "columns": ["b"], "weight": "n"}),
     "graph undeclared": (nx.Graph([(SECRET, "b")]), {}),
     "texts": ([DIGITS, 3], {"vocabulary": ["x"]}),
     "texts undeclared": ([DIGITS], {}),

@@ -1,6 +1,11 @@
 """Bad input gets a clear error that names the parameter, before any work."""
 
+from pathlib import Path
+
+import networkx as nx
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import countveil as cv
@@ -63,8 +68,50 @@ def test_topic_model(parameters, message):
     ],
 )
 def test_plain_counts(counts):
-    with pytest.raises((ValueError, TypeError), match=r"^[a-z_, ]+: expected"):
+    with pytest.raises((ValueError, TypeError), match=r"^data: expected"):
         cv.fit(MODEL, counts, progress=False)
+
+
+ACCEPTED = "^data: expected a release, a numpy array, a scipy.sparse matrix or a DataFrame, got "
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            nx.DiGraph([(0, 1)]),
+            ACCEPTED + r"DiGraph; networkx.to_numpy_array\(graph, weight='weight', dtype=int\)",
+        ),
+        ("letters.parquet", ACCEPTED + r"a path; load_release\('letters.parquet'\) first"),
+        (Path("letters.parquet"), ACCEPTED + "a path; load_release"),
+        (pd.Series([1, 2]), ACCEPTED + "Series$"),
+        (
+            pd.DataFrame({"n": [1], "name": ["ann"]}),
+            "^data: expected columns of whole numbers, got 'name' with",
+        ),
+        (
+            pd.DataFrame({"n": [1, None]}, dtype="Int64"),
+            "^data: expected (columns of )?whole numbers, got ('n'|NaN)",
+        ),
+        (
+            pl.DataFrame({"n": [1], "name": ["ann"]}),
+            "^data: expected columns of whole numbers, got 'name' with",
+        ),
+        (pd.DataFrame({"n": [1.0, np.nan]}), "^data: expected whole numbers, got NaN"),
+        (pd.DataFrame({"n": [1.5, 2]}), "^data: expected whole numbers, got fractional values"),
+        (pd.DataFrame({"n": [1, -2]}), "^data: expected counts >= 0, got negative values"),
+    ],
+)
+def test_errors_about_plain_counts_name_what_was_typed(data, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        cv.fit(MODEL, data, progress=False)
+
+
+def test_a_table_of_several_kinds_of_whole_numbers():
+    table = pd.DataFrame({"a": pd.array([3, 0], dtype="Int64"), "b": np.array([1, 2], np.uint8)})
+    found = cv.fit(MODEL, table, sweeps=4, thin=1, seed=1, progress=False)
+    plain = cv.fit(MODEL, [[3, 1], [0, 2]], sweeps=4, thin=1, seed=1, progress=False)
+    assert np.array_equal(found.tree["posterior"]["phi"], plain.tree["posterior"]["phi"])
 
 
 def test_plain_counts_that_look_like_a_release_get_a_hint():

@@ -1,5 +1,7 @@
 """The whole sampler leaves the joint law of factors and data invariant, for every method and kind of data."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -67,21 +69,21 @@ def exact(state, data, key):
     return TopicCells(MODEL, data[0]).sweep(state, key, IN_PLACE)[0]
 
 
-def tokens(columns_visited, columns_whole=()):
+def tokens(columns_visited, columns_whole=(), tokens_per_visit=math.inf):
     """The token engine, visiting these columns and reaching the others by tokens."""
 
     def sampler(state, data, key):
-        engine = with_plan(TopicTokens(MODEL, data[0]), columns_visited, columns_whole)
+        engine = with_plan(TopicTokens(MODEL, data[0]), columns_visited, columns_whole, tokens_per_visit)
         return engine.sweep(state, key, IN_PLACE)[0]
 
     return sampler
 
 
-def integrated(columns_visited):
+def integrated(columns_visited, tokens_per_visit=math.inf):
     """The integrated token engine."""
 
     def sampler(state, data, key):
-        engine = with_plan(TopicIntegrated(MODEL, data[0]), columns_visited)
+        engine = with_plan(TopicIntegrated(MODEL, data[0]), columns_visited, (), tokens_per_visit)
         return engine.sweep(state, key, IN_PLACE)[0]
 
     return sampler
@@ -112,6 +114,8 @@ SAMPLERS = {
     "tokens, missing cells": (release_pair(1.0, MISSING), tokens([0, 3], [1])),
     "tokens, noise per row": (release_pair(PER_ROW), tokens([2])),
     "tokens, noise per cell": (release_pair(PER_CELL), tokens([2], [1])),
+    "tokens, crowded rows": (release_pair(PER_CELL, MISSING), tokens([2], [], 1.0)),
+    "integrated, crowded rows": (release_pair(PER_ROW, MISSING), integrated([2], 1.0)),
     "integrated, all proposed": (release_pair(1.0), integrated([])),
     "integrated, all visited": (release_pair(1.0), integrated([0, 1, 2, 3])),
     "integrated, much noise": (release_pair(0.2), integrated([1])),

@@ -250,7 +250,7 @@ def test_combined_from_a_single_release_it_has_the_law_of_the_ordinary_fit():
     )
     release = cv.PrivateCounts(values, alpha=[0.5, 0.3, 0.2], mask=values == 2)
     data = (
-        cv.combine_releases(release),
+        CombinedReleases((release,)),
         release,
         cv.PrivateCounts(values, alpha=[0.55, 0.33, 0.22], mask=values == 2),
     )

@@ -104,7 +104,7 @@ def labelled(rows, columns):
          r"authors: expected length 4 along axis 0, as words has along axis 0 \(they share a factor\), got 3"),
         ({**COUNTS, "authors": np.ones((4, 2, 2), int)}, ValueError,
          "authors: data: expected 2 axes for this Factorization, got 3"),
-        ({**COUNTS, "authors": -np.ones((4, 2), int)}, ValueError, "authors: counts: expected counts >= 0, .*"),
+        ({**COUNTS, "authors": -np.ones((4, 2), int)}, ValueError, "authors: data: expected counts >= 0, .*"),
         ({"words": labelled("abcd", "xyz"), "authors": labelled("abce", "uv")}, ValueError,
          r"authors: expected the labels of words \(axis 0\) along axis 0 \(they share a factor\), got others"),
         ({"words": labelled("abcd", "xyz"), "authors": labelled("abdc", "uv")}, ValueError,
@@ -152,8 +152,10 @@ def test_wrong_views_and_other_questions():
     posterior = cv.fit(MODEL, COUNTS, sweeps=10, thin=1, progress=False)
     with pytest.raises(KeyError, match="view: expected one of words, authors, got 'word'"):
         posterior["word"]
-    with pytest.raises(TypeError, match="topics: expected the posterior of a TopicModel, got Factorization"):
-        posterior["words"].topics()
+    with pytest.raises(
+        TypeError, match="blocks: expected the posterior of a CommunityModel, got Factorization"
+    ):
+        posterior["words"].blocks()
     with pytest.raises(TypeError, match="model: expected a model such as TopicModel"):
         cv.UnknownNoise(MODEL)
 

@@ -1,5 +1,7 @@
 """The token engine draws the same law of sums as the cell-by-cell reference, in every branch."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -30,8 +32,9 @@ def model_of(state):
     return TopicModel(state.theta.shape[1])
 
 
-def with_plan(engine, columns_visited, columns_whole=()):
-    """The same engine with this choice of columns visited, and visited as a whole."""
+def with_plan(engine, columns_visited, columns_whole=(), tokens_per_visit=math.inf):
+    """The same engine with this choice of columns visited, and visited as a whole; no row is crowded by default."""
+    engine._tokens_per_visit = tokens_per_visit
     visited, whole = np.zeros((2, engine._data.width), dtype=bool)
     visited[columns_visited] = True
     whole[list(columns_whole)] = True
@@ -97,6 +100,8 @@ PLANS = {
     "visited": ([0, 1, 2, 3], []),
     "whole": ([], [0, 1, 2, 3]),
     "mixed": ([1], [2]),
+    "crowded": ([1], [], 0.0),
+    "sometimes crowded": ([], [], 0.5),
 }
 
 
@@ -194,7 +199,7 @@ def test_sums_do_not_depend_on_how_rows_are_split(visited, whole):
     values = rng.poisson(0.5, (100, 30)) + rng.geometric(0.6, (100, 30)) - rng.geometric(0.6, (100, 30))
     data = observations(values, 1.0, missing=rng.random((100, 30)) < 0.1)
     state = TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
-    engine = with_plan(TopicTokens(TopicModel(4), data), visited, whole)
+    engine = with_plan(TopicTokens(TopicModel(4), data), visited, whole, tokens_per_visit=0.2)
     key = SweepKey(np.uint64(3), 1, 9)
     whole = engine.sums(state, key, IN_PLACE)
     for work in (Splits(1), Splits(7), Splits(33), Splits(64), RowWork(2), RowWork(5)):
@@ -211,7 +216,7 @@ def test_integrated_sums_do_not_depend_on_how_rows_are_split(visited):
     values = rng.poisson(0.5, (100, 30)) + rng.geometric(0.6, (100, 30)) - rng.geometric(0.6, (100, 30))
     data = observations(values, 1.0, missing=rng.random((100, 30)) < 0.1)
     model, state = TopicModel(4), TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
-    engine = with_plan(TopicIntegrated(model, data), visited)
+    engine = with_plan(TopicIntegrated(model, data), visited, tokens_per_visit=0.2)
     key = SweepKey(np.uint64(3), 1, 9)
     whole = engine.sweep(state, key, IN_PLACE)[0]
     for work in (Splits(1), Splits(7), Splits(33), RowWork(2), RowWork(5)):
@@ -229,6 +234,29 @@ def test_integrating_is_chosen_where_noise_is_strong():
     assert isinstance(
         choose_engine(MODEL, cv.PrivateCounts(VALUES, rho=PER_CELL), "exact", "auto"), TopicTokens
     )
+
+
+@pytest.mark.parametrize("engine", [TopicTokens, TopicIntegrated])
+def test_more_tokens_than_32_bits_hold_are_counted(engine):
+    large = 5 * 10**9
+    data = observations(np.array([[large, 5], [4, 6]]), 0.5)
+    state = TopicState(np.array([[1.0], [1e-9]]), np.array([[float(large), 5.0]]))
+    sums = engine(TopicModel(1), data).sums(state, SweepKey(np.uint64(1), 0, 1), IN_PLACE)
+    assert sums.column_topic[0, 0] == pytest.approx(large, rel=1e-4)
+    assert sums.row_topic.sum() == sums.column_topic.sum()
+
+
+def test_no_row_gets_more_tokens_than_it_could_be_visited_for():
+    # A row that is missing but for one cell, and a rate far beyond what the data say: tokens without end.
+    rng = np.random.default_rng(SEED)
+    missing = np.zeros((20, 50), dtype=bool)
+    missing[7, 1:] = True
+    data = observations(rng.poisson(0.2, (20, 50)), 1.0, missing=missing)
+    state = TopicState(np.full((20, 3), 1e12), np.full((50, 3), 1.0).T)
+    for engine in (TopicTokens(TopicModel(3), data), TopicIntegrated(TopicModel(3), data)):
+        sums = engine.sums(state, SweepKey(np.uint64(1), 0, 1), IN_PLACE)
+        assert sums.row_topic.sum() > 0
+        assert sums.row_topic.dtype == np.int64
 
 
 def test_missing_cells_take_no_tokens():

@@ -26,7 +26,7 @@ def shuffled_communities(n_draws, trade=True):
 
 def test_order_and_scale_do_not_matter():
     theta, pi, thetas, pis = shuffled_communities(30)
-    aligned = AlignedCommunities(thetas, pis, ("sender", "receiver"))
+    aligned = AlignedCommunities(thetas, pis, ("sender", "receiver"), directed=True, self_loops=True)
     blocks, shares = aligned.blocks(0.9), aligned.memberships(EVERY, 0.9, EVERY)
     np.testing.assert_allclose(blocks["agreement"], 1.0, atol=1e-9)
     for found in (blocks, shares):
@@ -89,17 +89,18 @@ def test_labels_throughout():
     assert set(table["sender"]) == set(actors)
 
 
-@pytest.mark.parametrize(("what", "kind"), [("blocks", "CommunityModel"), ("components", "TensorModel")])
-def test_models_without_them_say_so(what, kind):
+def test_models_without_blocks_say_so():
     posterior = cv.fit(
         Factorization("dk,kv->dv", k=2), np.ones((3, 3), int), sweeps=20, seed=1, progress=False
     )
-    with pytest.raises(TypeError, match=f"{what}: expected the posterior of a {kind}, got Factorization"):
-        getattr(posterior, what)()
     with pytest.raises(
-        TypeError, match="memberships: expected the posterior of a TopicModel, got Factorization"
+        TypeError, match="blocks: expected the posterior of a CommunityModel, got Factorization"
     ):
-        posterior.memberships()
+        posterior.blocks()
+    with pytest.raises(
+        TypeError, match="blocks: expected the posterior of a CommunityModel, got Factorization"
+    ):
+        posterior.to_dataframe("blocks")
 
 
 def test_the_table_of_components():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil.cli.fit_models import add_other_models, findings_of, model_of
+from countveil.cli.option_names import spoken_as_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,7 +185,8 @@ def _plain_counts(arguments: argparse.Namespace) -> tuple[Any, Any]:
         long=None if arguments.long is None else tuple(arguments.long.split(",")),
         index=arguments.index,
     )
-    given = read_given(arguments.release, form)
+    with spoken_as_options():
+        given = read_given(arguments.release, form)
     if arguments.model == "topics" and len(given.counts.shape) != 2:
         raise ValueError(f"counts: expected a matrix for topics, got {len(given.counts.shape)} axes")
     values = np.concatenate([rows for *_, rows in blocks_of(given.counts)])

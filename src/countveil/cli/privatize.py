@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from countveil.cli.label_file import read_label_file
+from countveil.cli.option_names import spoken_as_options
 
 _DESCRIPTION = """\
 Add noise to a file of counts so that it may be shown to others.
@@ -40,7 +41,7 @@ def configure(commands: Any) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("counts", metavar="COUNTS", help="the file of true counts")
-    add("-o", "--output", metavar="RELEASE", required=True, help="the release to write")
+    add("-o", "--output", metavar="RELEASE", required=True, help="the release to write, under a new name")
     add(
         "--epsilon",
         required=True,
@@ -72,6 +73,7 @@ def configure(commands: Any) -> argparse.ArgumentParser:
         help="COUNTS is a long table with these columns; ROW,COLUMN, counts every line once",
     )
     add("--index", metavar="NAME", help="the column of a wide table that holds the row labels")
+    add("--overwrite", action="store_true", help="replace RELEASE if it exists; refused otherwise")
     add("--explain", action="store_true", help="say at length what is protected and what is not")
     return parser
 
@@ -80,18 +82,21 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the release and say what it promises."""
     from countveil.counts import privatize_to_file
 
-    promise = privatize_to_file(
-        arguments.counts,
-        arguments.output,
-        arguments.epsilon,
-        arguments.precision,
-        unit=arguments.unit,
-        rows=read_label_file(arguments.rows),
-        columns=read_label_file(arguments.columns),
-        public_labels=arguments.public_labels,
-        long=None if arguments.long is None else tuple(name or None for name in arguments.long.split(",")),
-        index=arguments.index,
-    )
+    long = None if arguments.long is None else tuple(name or None for name in arguments.long.split(","))
+    with spoken_as_options():
+        promise = privatize_to_file(
+            arguments.counts,
+            arguments.output,
+            arguments.epsilon,
+            arguments.precision,
+            unit=arguments.unit,
+            rows=read_label_file(arguments.rows),
+            columns=read_label_file(arguments.columns),
+            public_labels=arguments.public_labels,
+            long=long,
+            index=arguments.index,
+            overwrite=arguments.overwrite,
+        )
     print(f"Wrote {arguments.output}.")
     print(promise.explain() if arguments.explain else promise)
     print("Labels of rows and columns are released as they are. Releasing the same counts again tells more.")

@@ -19,6 +19,14 @@ The tables have a line per word (--csv) or per document and topic
 _EXAMPLE = """\
 example: countveil topics run.zarr --words 15 --csv topics.csv --memberships shares.csv"""
 
+# What to ask the posteriors of other models.
+_IN_PYTHON = {
+    "CommunityModel": "print(posterior.to_dataframe('memberships')); print(posterior.blocks())",
+    "TensorModel": "print(posterior.components())",
+    "Factorization": "print(posterior.rates()); print(posterior.tree)",
+    "SharedFactors": "print(list(posterior)); print(posterior.summary())",
+}
+
 
 def configure(commands: Any) -> argparse.ArgumentParser:
     """Describe the command."""
@@ -49,8 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
             )
     posterior = load_posterior(arguments.run_folder)
     if isinstance(posterior, SharedPosterior):
-        raise TypeError("topics: expected the posterior of a TopicModel, got one of SharedFactors")
-    topics = posterior.topics(arguments.words)
+        raise _without_topics("SharedFactors", arguments.run_folder)
+    try:
+        topics = posterior.topics(arguments.words)
+    except TypeError as error:  # its model has none
+        raise _without_topics(type(posterior.model).__name__, arguments.run_folder) from error
     print(topics)
     if arguments.csv is not None:
         topics.table.to_csv(arguments.csv, index=False)
@@ -59,3 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
         posterior.to_dataframe("memberships").to_csv(arguments.memberships, index=False)
         print(f"Wrote {arguments.memberships}.")
     return 0
+
+
+def _without_topics(kind: str, run: str) -> TypeError:
+    """Says what kind of run it is, and how to see what it found."""
+    # Of a model of the user's own a run holds no more than its draws.
+    lines = _IN_PYTHON.get(kind, "print(posterior.tree)")
+    return TypeError(
+        f"RUN: expected a run of topics, got one of {kind if kind in _IN_PYTHON else 'another model'}; "
+        f"in Python: import countveil as cv; posterior = cv.load_posterior({run!r}); {lines}"
+    )

@@ -28,6 +28,31 @@ class Collected(NamedTuple):
     negative: Cells | None
 
 
+class Reserved:
+    """Room for a known number of cells, filled from the front until it is full."""
+
+    def __init__(self, n: int, kind: type[np.signedinteger]) -> None:
+        self._columns, self._values = np.empty(n, kind), np.empty(n, np.uint8)
+        self.used = 0
+
+    def take(self, columns: np.ndarray, values: np.ndarray) -> bool:
+        """Take these cells, if there is room for them all."""
+        end = self.used + len(columns)
+        if end > len(self._columns):
+            return False
+        needed = np.promote_types(self._values.dtype, shrunk(values).dtype)
+        if needed != self._values.dtype:
+            self._values = self._values.astype(needed)
+        self._columns[self.used : end], self._values[self.used : end] = columns, values
+        self.used = end
+        return True
+
+    def cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """Columns and values; room that was not needed is given back."""
+        columns, values = self._columns[: self.used], self._values[: self.used]
+        return (columns, values) if self.used == len(self._columns) else (columns.copy(), values.copy())
+
+
 class CellList:
     """Grows a list of cells row block by row block."""
 
@@ -37,6 +62,12 @@ class CellList:
         self._starts = np.zeros(n_rows + 1, dtype=np.int64)
         self._columns: list[np.ndarray] = []
         self._values: list[np.ndarray] = []
+        self._reserved = Reserved(0, self._type)
+
+    def reserve(self, n: int) -> None:
+        """Say how many cells will come at most: they get their place at once, and need no second one."""
+        if not self:
+            self._reserved = Reserved(n, self._type)
 
     def add_dense(self, start: int, chosen: np.ndarray, values: np.ndarray | None = None) -> None:
         """The chosen cells of a block (n, width)."""
@@ -49,12 +80,14 @@ class CellList:
             return
         first, last = int(rows[0]), int(rows[-1])
         self._starts[first + 1 : last + 2] += np.bincount(rows - first)
+        if values is not None and self._reserved.take(columns, values):
+            return
         self._columns.append(columns.astype(self._type))
         if values is not None:
             self._values.append(shrunk(values))
 
     def __bool__(self) -> bool:
-        return bool(self._columns)
+        return bool(self._columns) or self._reserved.used > 0
 
     def places(self) -> Places:
         columns = np.concatenate(self._columns) if self._columns else np.zeros(0, self._type)
@@ -62,6 +95,12 @@ class CellList:
         return Places(np.cumsum(self._starts), columns)
 
     def cells(self) -> Cells:
+        if self._reserved.used:
+            columns, values = self._reserved.cells()
+            if not self._columns:
+                return Cells(np.cumsum(self._starts), columns, values)
+            self._columns.insert(0, columns)
+            self._values.insert(0, values)
         starts, columns = self.places()
         values = np.concatenate(self._values) if self._values else np.zeros(0, np.uint8)
         self._values.clear()

@@ -9,9 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from countveil.counts.contents import Cells, Contents, Places, column_type, n_rows_and_width, row_indices
+from countveil.counts.contents import Cells, Places, column_type, n_rows_and_width, row_indices
 from countveil.counts.private_counts import PrivateCounts
-from countveil.counts.same import same_arrays
 from countveil.counts.same_axes import check_same_labels, common_axes
 from countveil.privacy import Guarantee
 
@@ -159,9 +158,11 @@ def combine_releases(*releases: PrivateCounts | CombinedReleases) -> CombinedRel
         elif isinstance(given, PrivateCounts):
             flat.append(given)
         else:
-            raise TypeError(f"releases: expected PrivateCounts, got {type(given).__name__}")
-    if not flat:
-        raise ValueError("releases: expected at least one, got none")
+            hint = "; combine_releases(*releases)" if isinstance(given, list | tuple) else ""
+            raise TypeError(f"releases: expected PrivateCounts, got {type(given).__name__}{hint}")
+    if len(flat) < 2:
+        got = "one, which cv.fit takes as it is" if flat else "none"
+        raise ValueError(f"releases: expected at least two of the same counts, got {got}")
     for release in flat:
         _check(release, flat[0].shape)
     units = sorted({r.guarantee.unit for r in flat if r.guarantee is not None})
@@ -169,7 +170,7 @@ def combine_releases(*releases: PrivateCounts | CombinedReleases) -> CombinedRel
         raise ValueError(f"releases: expected guarantees for one unit, got {' and '.join(units)}")
     for place, release in enumerate(flat):
         for other in flat[:place]:
-            if release is other or (_chance_to_agree(release) < math.log(_CHANCE) and _same(release, other)):
+            if release is other or _one_twice(release, other):
                 raise ValueError("releases: expected releases with noise of their own, got one of them twice")
     return CombinedReleases(tuple(flat))
 
@@ -183,29 +184,30 @@ def _check(release: PrivateCounts, shape: tuple[int, ...]) -> None:
         raise ValueError("releases: expected noise in every row, got plain rows, whose counts are known")
 
 
-def _chance_to_agree(release: PrivateCounts) -> float:
-    """At most this is the log-probability that an independent release with the same noise is the same.
+def _one_twice(one: PrivateCounts, other: PrivateCounts) -> bool:
+    """Whether they agree in all cells that both show, and chance cannot explain it."""
+    n_rows, width = n_rows_and_width(one.shape)
+    hidden = np.union1d(flat_cells(one.missing, width), flat_cells(other.missing, width))
+    shown = []
+    for release in (one, other):
+        flat = flat_cells(release.positive, width)
+        keep = ~np.isin(flat, hidden)
+        shown.append((flat[keep], release.positive.values[keep]))
+    if not all(np.array_equal(a, b) for a, b in zip(*shown, strict=True)):
+        return False
+    seen = width - np.bincount(hidden // width, minlength=n_rows)
+    return _chance_to_agree(one, other, seen) < math.log(_CHANCE)
 
-    A clamped cell agrees most likely where the true count is 0: with ``1/(1+alpha)**2`` at 0, and with
-    ``c**2 * alpha**(2x)`` at x = 1, 2, ...
+
+def _chance_to_agree(one: PrivateCounts, other: PrivateCounts, seen: np.ndarray) -> float:
+    """At most this is the log-probability that independent releases agree in so many cells of each row.
+
+    A clamped cell agrees most likely where the true count is 0: with ``1/((1+a)(1+b))`` at 0, and with
+    ``c_a * c_b * (a*b)**x`` at x = 1, 2, ..., for noise of alpha a and b.
     """
-    n_rows, width = n_rows_and_width(release.shape)
-    seen = np.full(n_rows, float(width))
-    if release.missing is not None:
-        seen -= np.diff(release.missing.row_starts)
-    alpha = np.broadcast_to(release.alpha.reshape(-1), (n_rows,))
-    squared = alpha * alpha
-    positive = ((1 - alpha) / (1 + alpha)) ** 2 * squared / np.maximum(1 - squared, 1e-300)
-    return float(np.sum(seen * np.log(1 / (1 + alpha) ** 2 + positive)))
-
-
-def _same(one: PrivateCounts, other: PrivateCounts) -> bool:
-    """The same values, noise and missing cells, whatever labels and guarantees say."""
-
-    def bare(contents: Contents) -> tuple:
-        return contents.rho, contents.positive, contents.missing
-
-    return same_arrays(bare(one._contents), bare(other._contents))
+    a, b = (np.broadcast_to(release.alpha.reshape(-1), seen.shape) for release in (one, other))
+    positive = (1 - a) / (1 + a) * (1 - b) / (1 + b) * a * b / np.maximum(1 - a * b, 1e-300)
+    return float(np.sum(seen * np.log(1 / ((1 + a) * (1 + b)) + positive)))
 
 
 def flat_cells(cells: Cells | Places | None, width: int) -> np.ndarray:

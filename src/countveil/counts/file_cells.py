@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -160,7 +161,8 @@ def read_cells(files: Iterable[pq.ParquetFile], draft: Contents, header: Header)
     last = -1
     for file in files:
         _check_schema(file.schema_arrow, draft)
-        for batch in file.iter_batches(batch_size=CELLS_PER_READ):
+        positive.reserve(min(file.metadata.num_rows, math.prod(shape)))
+        for batch in file.iter_batches(batch_size=CELLS_PER_READ, use_threads=False):
             cells = _read_batch(batch, shape)
             if not len(cells.flat):
                 continue

@@ -48,8 +48,8 @@ __all__ = ["ReleaseFileError", "load_release", "save_release"]
 LABELS_IN_ONE_FILE = 100_000
 
 
-def save_release(release: PrivateCounts, path: str | os.PathLike[str]) -> None:
-    """Write a release to ``path``, replacing a release of that name in one step."""
+def save_release(release: PrivateCounts, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a release to ``path``; with ``overwrite`` what is there is replaced, in one step."""
     contents = release._contents
     _write(
         Path(path),
@@ -58,6 +58,7 @@ def save_release(release: PrivateCounts, path: str | os.PathLike[str]) -> None:
         lambda: contents.nonpositive.total,
         negative_kept=contents.negative is not None,
         absent=MISSING if mostly_missing(contents) else NOT_POSITIVE,
+        overwrite=overwrite,
     )
 
 
@@ -68,6 +69,7 @@ def stream_release(
     blocks: Iterable[Block],
     *,
     keep_negative: bool,
+    overwrite: bool,
 ) -> None:
     """Write noisy blocks as they come. What comes here is private already; true counts never do."""
     shape = given.counts.shape
@@ -93,7 +95,10 @@ def stream_release(
         Cells(nothing, nothing, nothing), None, NonPositive(nothing, nothing, None), None,
         guarantee=promise.guarantee, simulated=False, row_guarantees=promise.rows,
     )  # fmt: skip
-    _write(Path(path), draft, groups(), lambda: total, negative_kept=keep_negative, absent=absent)
+    _write(
+        Path(path), draft, groups(), lambda: total,
+        negative_kept=keep_negative, absent=absent, overwrite=overwrite,
+    )  # fmt: skip
 
 
 def _write(
@@ -104,6 +109,7 @@ def _write(
     *,
     negative_kept: bool,
     absent: str,
+    overwrite: bool,
 ) -> None:
     digest = CellDigest()
 
@@ -118,7 +124,7 @@ def _write(
 
     n_labels = sum(len(labels) for labels in contents.labels if labels is not None)
     many = n_labels + len(contents.row_guarantees or ()) > LABELS_IN_ONE_FILE
-    _check_target(target, many)
+    _check_target(target, many, overwrite)
     if contents.shape[0] > MOST_ROWS:
         raise ValueError(
             f"path: expected at most {MOST_ROWS:,} rows in a release file, got {contents.shape[0]:,}"
@@ -130,17 +136,34 @@ def _write(
             with replacing_folder(target) as folder:
                 write_parts(folder, contents, counted())
                 write_names(folder, contents, header())
+                check_free(target, overwrite)  # again: another command may have written there meanwhile
             return
         with replacing_file(target) as file, CellFile(file, contents.axes, contents.shape) as cells:
             for listed in counted():
                 cells.add(listed)
             cells.close(encode_header(header()))
+            check_free(target, overwrite)
+    except FileExistsError:
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"cannot write the release: {reason}", str(target)) from error
 
 
-def _check_target(target: Path, many: bool) -> None:
+def check_free(target: Path, overwrite: bool) -> None:
+    """Refuse a name that is taken, unless told otherwise: a release lost and made anew costs privacy."""
+    if not isinstance(overwrite, bool):
+        raise TypeError(f"overwrite: expected True or False, got {type(overwrite).__name__}")
+    taken = is_release_folder(target) if target.is_dir() else target.exists()
+    if taken and not overwrite:
+        raise FileExistsError(
+            f"path: expected a new name, got {target}, which exists; a second release of the same counts tells "
+            "more, so keep the first, or pass overwrite=True to replace it"
+        )
+
+
+def _check_target(target: Path, many: bool, overwrite: bool) -> None:
+    check_free(target, overwrite)
     if not many and target.is_dir():
         raise IsADirectoryError(f"path: expected a file name, got the folder {target}")
     if many and target.exists() and not is_release_folder(target):

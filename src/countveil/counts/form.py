@@ -26,7 +26,7 @@ class Form(NamedTuple):
     long: Any = None
     index: Any = None
     vocabulary: Any = None
-    weight: str = "weight"
+    weight: str | None = "weight"
     self_loops: bool = False
 
     def expect(self, kind: str, *allowed: str) -> None:

@@ -17,8 +17,9 @@ from countveil.counts.true_counts import read_true_counts
 
 def read_given(counts: Any, form: Form) -> Given:
     """Recognize the form of ``counts`` and read it."""
-    if not isinstance(form.public_labels, bool) or not isinstance(form.self_loops, bool):
-        raise TypeError("public_labels, self_loops: expected True or False, got something else")
+    for name in ("public_labels", "self_loops"):
+        if not isinstance(getattr(form, name), bool):
+            raise TypeError(f"{name}: expected True or False, got {type(getattr(form, name)).__name__}")
     if form.vocabulary is not None or _is_texts(counts):
         return read_texts(counts, form)
     if isinstance(counts, str | os.PathLike):

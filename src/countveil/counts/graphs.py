@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from countveil.counts.form import Form, Given
 from countveil.counts.labels import read_labels
 from countveil.counts.true_counts import ListedCounts
-from countveil.counts.universe import universe
+from countveil.counts.universe import Universe, universe
 
 
 class GraphCounts(ListedCounts):
@@ -36,25 +35,69 @@ class GraphCounts(ListedCounts):
         return hidden if self._directed else hidden | (column < row)
 
 
+class PartOfGraph(ListedCounts):
+    """Counts from some nodes to others. What is not released: a node's count with itself."""
+
+    def __init__(
+        self, rows: Universe, columns: Universe, ends: list[np.ndarray], values: np.ndarray, loops: bool
+    ) -> None:
+        same = rows.places_in(columns)
+        self._same = None if loops or (same < 0).all() else same
+        if self._same is not None:
+            ends = [np.where((ends[0] >= 0) & (same[ends[0]] == ends[1]), -1, ends[0]), ends[1]]
+        super().__init__((len(rows), len(columns)), ends, values)
+
+    def missing(self, start: int, stop: int) -> np.ndarray | None:
+        return None if self._same is None else self._same[start:stop, None] == np.arange(self.shape[1])
+
+
 def read_graph(graph: Any, form: Form) -> Given:
     """Check a graph and bring it into the declared nodes. Edges between the same two nodes add up."""
     form.expect("a graph", "weight", "self_loops")
-    axes, (rows, columns) = form.declared(2)
-    rows = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, str) else rows
-    if columns is not None and (not isinstance(columns, Iterable) or list(columns) != rows):
-        raise ValueError("columns: expected none or the same nodes as in rows, got others")
-    nodes = universe(rows, _objects(graph.nodes), "node", "rows", public=form.public_labels)
-    edges = list(graph.edges(data=form.weight, default=1))
-    ends = [nodes.places(_objects(edge[i] for edge in edges)) for i in (0, 1)]
-    counts = GraphCounts(len(nodes), ends, _weights(edges), bool(graph.is_directed()), form.self_loops)
-    labels = (nodes.labels, nodes.labels.copy())
+    axes, (declared_rows, declared_columns) = form.declared(2)
+    found = _objects(graph.nodes)
+    rows = universe(declared_rows, found, "node", "rows", public=form.public_labels)
+    columns = rows if declared_columns is None else Universe(declared_columns, "node")
+    edges = list(graph.edges(data=True))
+    values, directed = _counts(edges, form.weight), bool(graph.is_directed())
+    tails, heads = (_objects(edge[i] for edge in edges) for i in (0, 1))
+    counts: ListedCounts
+    if np.array_equal(rows.labels, columns.labels):
+        ends = [rows.places(tails), rows.places(heads)]
+        counts = GraphCounts(len(rows), ends, values, directed, form.self_loops)
+    else:
+        ends = [rows.places(tails), columns.places(heads)]
+        if not directed:
+            if (rows.places_in(columns) >= 0).any():
+                # A pair of such nodes would be released twice, each time with noise of its own.
+                raise ValueError(
+                    "columns: expected for an undirected graph the nodes of rows, or none of them, got some"
+                )
+            turned = [rows.places(heads), columns.places(tails)]  # at most one of the two lies inside
+            forward = (ends[0] >= 0) & (ends[1] >= 0)
+            ends = [np.where(forward, one, other) for one, other in zip(ends, turned, strict=True)]
+        counts = PartOfGraph(rows, columns, ends, values, form.self_loops)
+    labels = (rows.labels, columns.labels.copy())
     return Given(
         counts, *read_labels(labels if axes is None else dict(zip(axes, labels, strict=True)), counts.shape)
     )
 
 
-def _weights(edges: list[tuple]) -> np.ndarray:
-    weights = [edge[2] for edge in edges]
+def _counts(edges: list[tuple], weight: Any) -> np.ndarray:
+    """What each edge counts: its attribute ``weight``, or 1."""
+    if weight is not None and not isinstance(weight, str):
+        raise TypeError(
+            f"weight: expected the name of an edge attribute or None, got {type(weight).__name__}"
+        )
+    if weight is None or (weight == Form().weight and not any(edge[2] for edge in edges)):
+        return np.ones(len(edges), np.int64)
+    if edges and not any(weight in edge[2] for edge in edges):
+        # Which attributes there are stays unsaid. That this one is nowhere is a fault of kind.
+        raise ValueError(
+            f"weight: expected an attribute of the edges, got {weight!r}, which no edge has; name the one with "
+            'the counts, such as weight="messages", or pass weight=None to count every edge once'
+        )
+    weights = [edge[2].get(weight, 1) for edge in edges]
     if not all(isinstance(w, int | float | np.integer | np.floating | np.bool_) for w in weights):
         raise TypeError("counts: expected edge weights that are whole numbers, got something else")
     if any(abs(w) > 2**62 for w in weights if isinstance(w, int)):

@@ -273,15 +273,16 @@ class PrivateCounts:
         """
         return PrivateCounts._from_contents(hidden(self._contents, cells))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the release to one Parquet file, which ``load_release`` and any Parquet reader can read.
 
         With more than 100,000 labels it is a folder of Parquet files. Either is complete or not there: it is
-        written under a temporary name and renamed.
+        written under a temporary name and renamed. A name that is taken is refused: a release that is lost
+        must be made anew, and the losses add. ``overwrite=True`` replaces what is there, in one step.
         """
         from countveil.counts.files import save_release  # it needs this class to load
 
-        save_release(self, path)
+        save_release(self, path, overwrite=overwrite)
 
     def __eq__(self, other: object) -> bool:
         """Whether both say the same about the true counts, given alpha: what lies below 0 is not compared."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from countveil.counts.collect import collect
@@ -31,7 +32,7 @@ def privatize(
     long: Any = None,
     index: Any = None,
     vocabulary: Any = None,
-    weight: str = "weight",
+    weight: str | None = "weight",
     self_loops: bool = False,
     keep_negative: bool = False,
 ) -> PrivateCounts:
@@ -60,7 +61,9 @@ def privatize(
     guarantee
         A Guarantee, or a list with one per row, in place of epsilon, precision and unit.
     rows, columns
-        The labels of all rows and columns of the release, in its order. For a graph ``rows`` are its nodes.
+        The labels of all rows and columns of the release, in its order. A name that the counts do not have
+        makes a row or column of pure noise. For a graph ``rows`` are its nodes; with other ``columns``, rows
+        are senders and columns recipients (new actors by known ones, say).
     labels
         The same for any number of axes: for each axis its labels or None, or {axis name: labels}.
     public_labels
@@ -77,7 +80,9 @@ def privatize(
         For texts: the words to count, declared beforehand, or scikit-learn's CountVectorizer with such a
         ``vocabulary``. Words outside it are left out.
     weight
-        For a graph: the edge attribute with the count; edges without it count once.
+        For a graph: the edge attribute with the count; edges without it count once. An attribute that no edge
+        has is refused, except where edges have no attributes at all and each means 1. None counts every edge
+        once, as in networkx.
     self_loops
         For a graph: whether to release the diagonal. Otherwise it is missing. An undirected graph is
         released once per pair, above the diagonal, and the other half is missing.
@@ -119,11 +124,14 @@ def privatize_to_file(
     unit: str = "document",
     guarantee: Any = None,
     keep_negative: bool = False,
+    overwrite: bool = False,
     **form: Any,
 ) -> Guarantee:
     """``privatize`` straight into a release file, block by block, for what does not fit into memory.
 
-    All other arguments are those of ``privatize``. Gives back the guarantee that holds for every row.
+    A ``path`` that exists is refused before anything is read, unless ``overwrite=True``: a second release of the
+    same counts tells more, and the first one would be lost. All other arguments are those of ``privatize``.
+    Gives back the guarantee that holds for every row.
 
     >>> import tempfile, pathlib
     >>> from countveil.counts import load_release, privatize_to_file
@@ -133,13 +141,16 @@ def privatize_to_file(
     ...     load_release(file).guarantee == promise
     True
     """
-    from countveil.counts.files import stream_release
+    from countveil.counts.files import check_free, stream_release
 
     unknown = set(form) - set(Form._fields)
     if unknown:
         raise TypeError(f"privatize_to_file: expected the arguments of privatize, got {sorted(unknown)}")
+    check_free(Path(path), overwrite)
     given, promise = _prepare(counts, Form(**form), epsilon, precision, unit, guarantee)
-    stream_release(path, given, promise, _noisy(given, promise), keep_negative=keep_negative)
+    stream_release(
+        path, given, promise, _noisy(given, promise), keep_negative=keep_negative, overwrite=overwrite
+    )
     return promise.guarantee
 
 

@@ -15,17 +15,18 @@ from countveil.counts.whole_numbers import check_whole, numeric_array, sparse_ro
 class ReleasedValues:
     """Signed released values (dense or sparse) with an optional mask, True = missing."""
 
-    def __init__(self, values: Any, mask: Any) -> None:
+    def __init__(self, values: Any, mask: Any, name: str = "values") -> None:
+        self._name = name  # the parameter that errors speak of
         if isinstance(values, np.ma.MaskedArray):
             own = np.ma.getmaskarray(values)
             mask = own if mask is None else own | _boolean(mask, values.shape)
             values = values.data
         if sparse.issparse(values):
-            self._values = sparse_rows(values, "values")
+            self._values = sparse_rows(values, name)
         else:
             if mask is not None:
                 values = _without_objects(values, np.asarray(mask))
-            self._values = numeric_array(values, "values")
+            self._values = numeric_array(values, name)
         self.shape = tuple(int(n) for n in self._values.shape)
         self._mask = None if mask is None else _boolean(mask, self.shape)
 
@@ -39,7 +40,7 @@ class ReleasedValues:
             if self._mask is not None:
                 missing = self._mask[start:stop].reshape(values.shape)
                 values = np.where(missing, values.dtype.type(0), values)
-            check_whole(values, "values", negative_allowed=True)
+            check_whole(values, self._name, negative_allowed=True)
             yield Block(start, values.astype(np.int64, copy=False), missing)
 
 

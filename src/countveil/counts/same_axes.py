@@ -43,6 +43,6 @@ def expect_labels(before: Any, now: Any, message: str) -> None:
     if np.array_equal(before, now):
         return
     if set(before) == set(now):
-        raise ValueError(f"{message}, got them in another order")
+        raise ValueError(f"{message}, got them in another order; bring one into the order of the other first")
     place = int(np.flatnonzero(before != now)[0])
     raise ValueError(f"{message}, got {now[place]!r} in place of {before[place]!r} (place {place})")

@@ -43,6 +43,8 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
     >>> both.plain_rows
     array([False, False,  True])
     """
+    if any(isinstance(part, list | tuple) and _holds_parts(part) for part in parts):
+        raise TypeError("parts: expected each as an argument of its own, got a list; stack_rows(*parts)")
     if not any(isinstance(part, PrivateCounts) for part in parts):
         raise ValueError(
             "parts: expected a release among them, got none: plain counts are no release, "
@@ -53,7 +55,8 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
     n_axes = len(held[0].shape)
     for part in held[1:]:
         if part.shape[1:] != held[0].shape[1:]:
-            raise ValueError(f"parts: expected {held[0].shape[1:]} columns, got {part.shape[1:]}")
+            expected, got = (" x ".join(map(str, one.shape[1:])) or "no" for one in (held[0], part))
+            raise ValueError(f"parts: expected {expected} columns, got {got}")
     axes = common_axes(held, "parts")
     further = [check_same_labels(held, axis, "parts") for axis in range(1, n_axes)]
     shape = (sum(part.shape[0] for part in held), *held[0].shape[1:])
@@ -77,6 +80,14 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
             guarantee=guarantee, simulated=simulated, row_guarantees=each,
         )
     )  # fmt: skip
+
+
+def _holds_parts(given: Sequence[Any]) -> bool:
+    """Whether a list holds parts rather than rows of numbers."""
+    return any(
+        isinstance(one, PrivateCounts) or hasattr(one, "columns") or getattr(one, "ndim", 0) > 1
+        for one in given
+    )
 
 
 def _row_labels(held: Sequence[PrivateCounts], rows: Any) -> Any:

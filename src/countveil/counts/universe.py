@@ -44,6 +44,13 @@ class Universe:
             return self._look_up(distinct)[inverse]
         return self._look_up(found)
 
+    def places_in(self, other: Universe) -> np.ndarray:
+        """The place of every own label among those of another axis, or OUTSIDE."""
+        places = np.full(len(self), OUTSIDE)
+        for key, place in self._place.items():
+            places[place] = other._place.get(key, OUTSIDE)
+        return places
+
     def _look_up(self, found: np.ndarray) -> np.ndarray:
         place = self._place
         places = (place.get(_key(label), OUTSIDE) for label in found.tolist())

@@ -12,6 +12,7 @@ from countveil.evaluation.cell_places import cell_places
 from countveil.evaluation.draw_noise import rho_of_draws
 from countveil.evaluation.log_likelihood import cell_draws
 from countveil.inference.cells_at import cells_at, seen
+from countveil.inference.modelled_part import modelled_part
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import read_plain_counts
 from countveil.posterior.kept_states import blocks_of
@@ -33,7 +34,8 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
         What was hidden: the release as it was before, or the (true) counts.
     cells
         Score these cells only: a boolean mask, dense or sparse, or a tuple of index arrays. They must have
-        been missing in the fit. By default all cells that were missing there and are not here.
+        been missing in the fit. By default all cells that were missing there and are not here. Cells that the
+        model leaves out (the diagonal of a network, one half of an undirected one) are never scored.
 
     Examples
     --------
@@ -66,7 +68,8 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
             raise ValueError(
                 f"cells: expected cells that were missing in the fit, got {n_seen} that were not"
             )
-    values, noise = cells_at(observe(data), rows, columns)
+    # What the model leaves out is missing in the data, too: it predicts nothing there.
+    values, noise = cells_at(observe(modelled_part(posterior.model, data)), rows, columns)
     known = seen(values)
     if not known.any():
         raise ValueError("data: expected values of cells that were missing in the fit, got none")

@@ -10,6 +10,7 @@ import numpy as np
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.plain_counts import PlainCounts
 from countveil.inference.repeated_observations import RepeatedObservations, observe_repeated
+from countveil.kernels.philox import ROW_BITS
 
 
 class Observations(NamedTuple):
@@ -44,6 +45,9 @@ def observe(
     n_rows, width = data.shape[0], math.prod(data.shape[1:])
     if width > np.iinfo(np.int32).max:
         raise ValueError(f"data: expected fewer than 2**31 cells per row, got {width}")
+    if n_rows * width >= 2**ROW_BITS:
+        # A cell's stream is named by its number.
+        raise ValueError(f"data: expected fewer than 2**{ROW_BITS} cells, got {n_rows * width}")
     row_rho, cell_rho = np.zeros(0), np.zeros((0, 0))
     if isinstance(data, PrivateCounts) and not as_plain:
         if data.rho.shape == data.shape and data.rho.size > n_rows:

@@ -30,10 +30,10 @@ class PlainCounts(NamedTuple):
         return float(self.positive.values.sum(dtype=np.float64))
 
 
-def read_plain_counts(counts: Any, labels: Any = None) -> PlainCounts:
+def read_plain_counts(counts: Any, labels: Any = None, name: str = "data") -> PlainCounts:
     """Plain counts from a numpy array (masked arrays: masked = missing), lists, scipy.sparse, a DataFrame.
 
-    Negative values are refused with a hint: they look like a release.
+    Negative values are refused with a hint: they look like a release. Errors speak of the parameter ``name``.
     """
-    held = read_plain_values(counts, labels, "counts")
+    held = read_plain_values(counts, labels, name)
     return PlainCounts(held.shape, held.axes, held.labels, held.positive, held.missing)

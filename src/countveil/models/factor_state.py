@@ -14,4 +14,15 @@ def state_type(factors: tuple[str, ...]) -> Any:
     >>> state_type(("theta", "pi"))._fields
     ('theta', 'pi')
     """
-    return namedtuple("FactorState", factors)
+    found: Any = namedtuple("FactorState", factors)  # type: ignore[misc]
+
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return _rebuilt, (factors, *self)
+
+    # Pickle looks a class up by its name, and this name stands for many.
+    setattr(found, "__reduce__", reduce)  # noqa: B010 (mypy knows namedtuple's own)
+    return found
+
+
+def _rebuilt(factors: tuple[str, ...], *values: Any) -> Any:
+    return state_type(factors)(*values)

@@ -42,6 +42,17 @@ class Spec(NamedTuple):
         return self.terms[self.names.index(name)]
 
     @property
+    def per_axis(self) -> tuple[str, ...] | None:
+        """The factor of every axis, where each has one of its own, and one summed index is all that joins them.
+
+        That is a matrix factorization ``dk,kv->dv``, or the CP form of a tensor; anything else has None.
+        """
+        pairs = {frozenset(term): name for term, name in zip(self.terms, self.names, strict=True)}
+        wanted = [frozenset((axis, *self.latent)) for axis in self.output]
+        plain = len(self.latent) == 1 and len(self.output) > 1 and len(self.factors) == len(self.terms)
+        return tuple(pairs[one] for one in wanted) if plain and set(wanted) == set(pairs) else None
+
+    @property
     def first(self) -> int | None:
         """The term that alone has the first axis, and no other axis; None if there is no such term.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from countveil.kernels import steps
+from countveil.kernels.compiled import compiled
 from countveil.kernels.gamma import SMALLEST
 from countveil.models.count_model import Data
 from countveil.models.exposure import Exposure, ordered_sum
@@ -33,8 +35,8 @@ class TopicState(NamedTuple):
 class TopicSums(NamedTuple):
     """Sums of allocated tokens: all that the factors need to know of the true counts."""
 
-    row_topic: np.ndarray  # int64 (rows, topics)
-    column_topic: np.ndarray  # int64 (columns, topics)
+    row_topic: np.ndarray  # int32 or int64 (rows, topics)
+    column_topic: np.ndarray  # int32 or int64 (columns, topics)
     exposure: Exposure | KeptExposure
 
 
@@ -94,7 +96,11 @@ class TopicModel:
 
     def rates_at(self, state: TopicState, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The rates of single cells."""
-        return np.einsum("ik,ki->i", state.theta[rows], state.phi[:, columns])
+        out = np.empty(len(rows))
+        for start in range(0, len(rows), 2048):
+            block = slice(start, start + 2048)
+            out[block] = np.einsum("ik,ik->i", state.theta[rows[block]], state.phi.T[columns[block]])
+        return out
 
     def total_rate(self, state: TopicState) -> float:
         """The sum of all rates."""
@@ -141,7 +147,18 @@ class TopicModel:
     def log_joint(self, state: TopicState, sums: TopicSums) -> float:
         """log p(tokens, theta, phi) up to a constant of the tokens: a scalar to watch a chain by."""
         theta, phi = state.theta, state.phi.T
-        likelihood = np.sum(sums.row_topic * np.log(theta)) + np.sum(sums.column_topic * np.log(phi))
-        exposure = sums.exposure.of_rows(phi, len(theta))
-        prior = sum((self.shape - 1) * np.sum(np.log(f)) - self.rate * np.sum(f) for f in (theta, phi))
-        return float(likelihood - np.sum(theta * exposure) + prior)
+        total = -float(np.einsum("dk,dk->", theta, sums.exposure.of_rows(phi, len(theta)) + self.rate))
+        total -= self.rate * float(np.sum(phi))
+        for tokens, factor in ((sums.row_topic, theta), (sums.column_topic, phi)):
+            total += float(_log_density(tokens, factor, self.shape))
+        return total
+
+
+@compiled
+def _log_density(tokens, factor, shape):  # type: ignore[no-untyped-def]
+    """sum of (tokens + shape - 1) * log(factor), without arrays in between."""
+    total = 0.0
+    for i in range(factor.shape[0]):
+        for k in range(factor.shape[1]):
+            total += (tokens[i, k] + shape - 1.0) * math.log(factor[i, k])
+    return total

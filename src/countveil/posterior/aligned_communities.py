@@ -1,8 +1,15 @@
 """All draws of a community model in one order of communities; only then are they averaged.
 
 theta and pi trade scale (theta_.c * s with pi_c. / s), so neither means anything by itself. What does not depend on
-it: the expected counts from community c to community d, Theta_c pi_cd Theta_d with Theta the sums over actors, and
-the share of every community in what an actor sends and receives.
+it: the expected counts from community c to community d, and the share of every community in what an actor sends and
+receives. Both are sums over the pairs of actors that are part of the model. With Theta the sums over actors,
+
+    sum over ordered pairs i, j    theta_ic pi_cd theta_jd = pi_cd Theta_c Theta_d
+    the pairs i = j among them     pi_cd S_cd,  S_cd = sum_i theta_ic theta_id
+
+A directed network has the first, less the second without self-loops. Of an undirected one the counts between c and
+d are those of c with d and of d with c, every pair i < j once: pi_cd (Theta_c Theta_d - S_cd) for c < d, half of it
+for c = d. With self-loops the sign is + in place of -: twice the diagonal for c < d, once for c = d.
 """
 
 from __future__ import annotations
@@ -10,34 +17,32 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from countveil.posterior.alignment import Alignment, align
+from countveil.posterior.alignment import in_order, shares_of
 from countveil.posterior.axis_names import free_names
 from countveil.posterior.interval import tails_of
-
-_TINY = np.finfo(np.float64).tiny
 
 
 class AlignedCommunities:
     """Draws of both factors; theta's columns and pi's rows and columns are permuted together."""
 
-    def __init__(self, theta: np.ndarray, pi: np.ndarray, axes: tuple[str, ...]) -> None:
-        """theta (draws, actors, communities), pi (draws, communities, communities)."""
+    def __init__(
+        self,
+        theta: np.ndarray,
+        pi: np.ndarray,
+        axes: tuple[str, ...],
+        *,
+        directed: bool,
+        self_loops: bool,
+        order: np.ndarray | None = None,
+    ) -> None:
+        """theta (draws, actors, communities), pi (draws, communities, communities); ``order`` if it is known."""
         taken = {"community", "to_community", "mean", "low", "high", "agreement"}
         self._axis = free_names(axes, taken)[0]
-        sums = theta.sum(axis=1, dtype=np.float64)
-        blocks = sums[:, :, None] * pi * sums[:, None, :]
-        # What actor i sends and receives through community c.
-        through = np.einsum("scd,sd->sc", pi + np.swapaxes(pi, 1, 2), sums, dtype=np.float64)
-        share = theta * through[:, None, :]
-        alignment = align(np.swapaxes(share, 1, 2))
-        traffic = blocks.sum(axis=1) + blocks.sum(axis=2)
-        aligned = np.take_along_axis(traffic, alignment.order, axis=1)
-        mean = (aligned / np.maximum(aligned.sum(axis=1, keepdims=True), _TINY)).mean(axis=0)
-        places = np.argsort(-mean, kind="stable")
-        order = alignment.order[:, places]
-        self.alignment = Alignment(order, alignment.agreement[places])
-        self._share = np.take_along_axis(share, order[:, None, :], axis=2)
-        self._share /= np.maximum(self._share.sum(axis=2, keepdims=True), _TINY)
+        traffic = community_traffic(theta, pi, directed, self_loops)
+        self.alignment, _ = in_order(np.swapaxes(traffic, 1, 2), traffic.sum(axis=1), order)
+        order = self.alignment.order
+        self._share = shares_of(np.take_along_axis(traffic, order[:, None, :], axis=2))
+        blocks = _blocks(theta, pi, directed, self_loops)
         draws = np.arange(len(order))[:, None, None]
         self._blocks = blocks[draws, order[:, :, None], order[:, None, :]]
 
@@ -63,3 +68,31 @@ class AlignedCommunities:
             coords={**coordinates, "community": place, "agreement": agreement},
             attrs={"interval": interval},
         )
+
+
+def community_traffic(theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool) -> np.ndarray:
+    """What every actor sends and receives through every community, (draws, actors, communities)."""
+    sums = theta.sum(axis=1, dtype=np.float64, keepdims=True)
+    partners = np.maximum(sums + _own(directed, self_loops) * theta, 0.0)
+    return theta * (partners @ (pi + np.swapaxes(pi, 1, 2)).astype(np.float64))
+
+
+def _blocks(theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool) -> np.ndarray:
+    """Expected counts, (draws, communities, communities); of an undirected network those between the two."""
+    found = np.empty(pi.shape)
+    for out, one, between in zip(found, theta, pi, strict=True):
+        one = one.astype(np.float64)
+        sums = one.sum(axis=0)
+        pairs = np.outer(sums, sums) + _own(directed, self_loops) * (one.T @ one)
+        out[:] = np.maximum(pairs, 0.0) * between
+    if not directed:
+        places = np.arange(pi.shape[1])
+        found[:, places, places] /= 2
+    return found
+
+
+def _own(directed: bool, self_loops: bool) -> float:
+    """How often an actor meets itself, beyond the ordered pairs."""
+    if not self_loops:
+        return -1.0
+    return 0.0 if directed else 1.0

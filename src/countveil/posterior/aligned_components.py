@@ -1,4 +1,4 @@
-"""All draws of a tensor model in one order of components.
+"""All draws of a tensor model, or of a factorization of that form, in one order of components.
 
 Factors trade scale, so each component's factor is divided by its sum over the axis. In the CP form a component has
 one place in all factors and is matched on all of them together; in the Tucker form every axis is matched alone.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from countveil.posterior.alignment import Alignment, align
+from countveil.posterior.alignment import Alignment, in_order
 from countveil.posterior.axis_names import free_names
 from countveil.posterior.components import Components
 from countveil.posterior.interval import tails_of
@@ -20,7 +20,14 @@ _TINY = np.finfo(np.float64).tiny
 class AlignedComponents:
     """Draws of the factors (draws, length of the axis, components), and of the core if there is one."""
 
-    def __init__(self, factors: list[np.ndarray], core: np.ndarray | None, axes: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        factors: list[np.ndarray],
+        core: np.ndarray | None,
+        axes: tuple[str, ...],
+        order: np.ndarray | None = None,
+    ) -> None:
+        """``order`` of the components of a CP form, if it is known already."""
         taken = {"component", "mean", "low", "high", *(f"component{a}" for a in range(len(axes)))}
         self._axes = free_names(axes, taken)
         sums = [f.sum(axis=1, dtype=np.float64) for f in factors]
@@ -31,7 +38,7 @@ class AlignedComponents:
         self._core = None
         if core is None:
             mass = np.prod(sums, axis=0)
-            found = _largest_first(align(np.concatenate(self._weights, axis=2)), mass)
+            found = in_order(np.concatenate(self._weights, axis=2), mass, order)
             self._alignments, self._shares = [found[0]] * len(factors), [found[1]] * len(factors)
             return
         parts = core.astype(np.float64)
@@ -40,13 +47,17 @@ class AlignedComponents:
         both = []
         for axis, weights in enumerate(self._weights):
             mass = parts.sum(axis=tuple(a + 1 for a in range(len(sums)) if a != axis))
-            both.append(_largest_first(align(weights), mass))
+            both.append(in_order(weights, mass))
         self._alignments, self._shares = [one for one, _ in both], [two for _, two in both]
         parts = parts / np.maximum(parts.sum(axis=tuple(range(1, parts.ndim)), keepdims=True), _TINY)
         for axis, one in enumerate(self._alignments):
             order = one.order.reshape(len(parts), *(-1 if a == axis else 1 for a in range(len(sums))))
             parts = np.take_along_axis(parts, order, axis=axis + 1)
         self._core = parts
+
+    def alignment_of(self, axis: int) -> Alignment:
+        """The order of the components of one axis, and how well they agree."""
+        return self._alignments[axis]
 
     def components(self, n_labels: int, interval: float, labels: list[np.ndarray]) -> Components:
         """Distributions over every axis with their means and intervals."""
@@ -62,13 +73,6 @@ class AlignedComponents:
         shares = dict(zip(self._axes, self._shares, strict=True))
         agreements = dict(zip(self._axes, (a.agreement for a in self._alignments), strict=True))
         return Components(factors, shares, agreements, n_labels, core)
-
-
-def _largest_first(alignment: Alignment, mass: np.ndarray) -> tuple[Alignment, np.ndarray]:
-    aligned = np.take_along_axis(mass, alignment.order, axis=1)
-    share = (aligned / np.maximum(aligned.sum(axis=1, keepdims=True), _TINY)).mean(axis=0)
-    places = np.argsort(-share, kind="stable")
-    return Alignment(alignment.order[:, places], alignment.agreement[places]), share[places]
 
 
 def _dataset(dims: tuple[str, ...], draws: np.ndarray, interval: float, coordinates: dict) -> xr.Dataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from countveil.posterior.alignment import Alignment, align
+from countveil.posterior.alignment import in_order
 from countveil.posterior.axis_names import free_names
 from countveil.posterior.interval import tails_of
 from countveil.posterior.kept_states import blocks_of
@@ -17,19 +17,16 @@ _TINY = np.finfo(np.float64).tiny
 class AlignedTopics:
     """Draws of both factors, and the order of the topics in each: most prevalent first."""
 
-    def __init__(self, theta: np.ndarray, phi: np.ndarray, axes: tuple[str, ...]) -> None:
-        """theta (draws, rows, topics), phi (draws, topics, columns)."""
+    def __init__(
+        self, theta: np.ndarray, phi: np.ndarray, axes: tuple[str, ...], order: np.ndarray | None = None
+    ) -> None:
+        """theta (draws, rows, topics), phi (draws, topics, columns); ``order`` if it is known already."""
         self._theta, self._phi = theta, phi
         self._axes = free_names(axes, {"topic", "mean", "low", "high", "agreement"})
-        alignment = align(phi)
         # Expected counts of each topic, draw by draw: what is left of scale when theta and phi trade it.
         self._phi_sums = phi.sum(axis=2, dtype=np.float64)
         mass = theta.sum(axis=1, dtype=np.float64) * self._phi_sums
-        aligned = np.take_along_axis(mass, alignment.order, axis=1)
-        share = (aligned / np.maximum(aligned.sum(axis=1, keepdims=True), _TINY)).mean(axis=0)
-        places = np.argsort(-share, kind="stable")
-        self.alignment = Alignment(alignment.order[:, places], alignment.agreement[places])
-        self._prevalence = share[places]
+        self.alignment, self._prevalence = in_order(phi, mass, order)
 
     def topics(self, n_words: int, interval: float, labels: np.ndarray) -> Topics:
         """Distributions over words, sum_v = 1 in every draw, with their means and intervals."""

@@ -45,6 +45,30 @@ def align(topics: np.ndarray) -> Alignment:
     return Alignment(order, _agreement(topics, order))
 
 
+def in_order(
+    topics: np.ndarray, mass: np.ndarray, order: np.ndarray | None = None
+) -> tuple[Alignment, np.ndarray]:
+    """Aligned draws, and the mean share of every place in ``mass`` (draws, topics), the largest first.
+
+    Where an ``order`` is given the draws stay in it.
+
+    >>> weights = np.array([[[8.0, 2.0], [0.0, 5.0]], [[0.0, 4.0], [8.0, 2.0]]])
+    >>> in_order(weights, np.array([[9.0, 1.0], [1.0, 9.0]]))[1]
+    array([0.9, 0.1])
+    """
+    found = align(topics) if order is None else Alignment(order, _agreement(topics, order))
+    share = shares_of(np.take_along_axis(mass, found.order, axis=1)).mean(axis=0)
+    if order is not None:
+        return found, share
+    places = np.argsort(-share, kind="stable")
+    return Alignment(found.order[:, places], found.agreement[places]), share[places]
+
+
+def shares_of(mass: np.ndarray) -> np.ndarray:
+    """Along the last axis, each over their sum."""
+    return mass / np.maximum(mass.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+
+
 def _root(draw: np.ndarray) -> np.ndarray:
     """Roots of the topics of one draw, each of length 1 (or 0, where all weights underflowed)."""
     weights = draw.astype(np.float64)

@@ -12,6 +12,7 @@ import xarray as xr
 from countveil.inference.rates import checked_rates, row_blocks
 from countveil.kernels.compiled import compiled
 from countveil.models import TopicModel
+from countveil.posterior.modelled_cells import ModelledCells
 
 #: Numbers of a block of rates, 64 MB: large enough to be quick, small enough to lie beside the draws.
 NUMBERS_PER_BLOCK = 2**23
@@ -23,6 +24,7 @@ class KeptStates:
     def __init__(self, group: xr.Dataset, state_type: Any, model: Any, shape: tuple[int, ...]) -> None:
         self.sizes = (group.sizes["chain"], group.sizes["draw"])
         self.shape = shape
+        self.cells = ModelledCells(model, shape)
         self._model, self._state_type = model, state_type
         self._fields = [group[name].to_numpy() for name in state_type._fields]
 
@@ -41,9 +43,23 @@ class KeptStates:
     ) -> Iterator[np.ndarray]:
         """Rates of these rows (and columns, counted over all axes but the first) in every draw.
 
+        They are 0 where the model leaves cells out.
+
         ``product`` multiplies the factors of a factorization: ``ordered_product`` where every bit counts.
         """
-        chosen = slice(None) if columns is None else columns
+        outside = self.cells.outside(rows, columns)
+        for rates in self._all_rates(rows, slice(None) if columns is None else columns, product):
+            if outside is not None:
+                rates[outside] = 0.0
+            yield rates
+
+    def _all_rates(
+        self,
+        rows: np.ndarray,
+        chosen: slice | np.ndarray,
+        product: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    ) -> Iterator[np.ndarray]:
+        """The same, and whatever the formula says of cells that are left out."""
         if getattr(self._model, "unfolds", False):
             for state in self:
                 theta, phi = self._model.unfold(state)

@@ -16,6 +16,7 @@ from countveil.models import CommunityModel, TensorModel, TopicModel
 from countveil.models.factor_model import FactorModel
 from countveil.models.prior import Prior
 from countveil.posterior.alignment import align
+from countveil.posterior.axis_factors import has_axis_factors
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
@@ -103,9 +104,13 @@ def _of_factors(posterior: Posterior, name: str) -> KnownColumns:
 
     weights = np.stack([phi(*place).sum(axis=1) for place in np.ndindex(*sizes)])
     dimension = "".join(c for c in model._spec.term(name) if c != model._spec.output[0])
-    if isinstance(model, TensorModel):
-        dimension = model.dims[name][1]
-        order = posterior._components._alignments[0].order
+    if isinstance(model, TensorModel) or has_axis_factors(model):
+        order = posterior._components.alignment_of(0).order
+        dimension = "component"
+        if isinstance(model, TensorModel):
+            dimension = model.dims[name][1]
+        elif len(model._spec.output) == 2:
+            dimension = "topic"
     elif all(other in model._fixed for other in model._spec.factors if other != name):
         order = np.tile(np.arange(weights.shape[1]), (len(weights), 1))  # nothing can change its place
     else:

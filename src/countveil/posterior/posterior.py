@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -18,17 +18,20 @@ from countveil.inference.modelled_part import modelled_part
 from countveil.inference.observations import observe
 from countveil.inference.plain_counts import PlainCounts
 from countveil.inference.rates import rates_at
-from countveil.models import CommunityModel, TensorModel, TopicModel
+from countveil.models import CommunityModel, Factorization, TensorModel, TopicModel
 from countveil.models.parameters import whole_number
 from countveil.posterior.aligned_communities import AlignedCommunities
 from countveil.posterior.aligned_components import AlignedComponents
 from countveil.posterior.aligned_topics import AlignedTopics
+from countveil.posterior.axis_factors import axis_factors, fixed_places, has_axis_factors
 from countveil.posterior.axis_names import free_names
 from countveil.posterior.chosen_cells import chosen_cells
 from countveil.posterior.components import Components
 from countveil.posterior.diagnostics import summarize
+from countveil.posterior.graphs import to_graph
 from countveil.posterior.interval import check_interval, tails_of
 from countveil.posterior.kept_states import KeptStates, blocks_of
+from countveil.posterior.pickled import Pickled
 from countveil.posterior.readable_labels import readable_labels
 from countveil.posterior.run_writer import save_posterior
 from countveil.posterior.selection import positions
@@ -40,7 +43,7 @@ from countveil.posterior.true_counts import summarize_counts
 LARGEST_ARRAY = 10**9
 
 
-class Posterior:
+class Posterior(Pickled):
     """What a fit has learnt: the posterior of the model given the release, as kept draws.
 
     ``tree`` is an xarray DataTree in ArviZ's schema (``posterior``, ``sample_stats``), for any further analysis.
@@ -84,6 +87,8 @@ class Posterior:
         shape: tuple[int, ...],
         labels: tuple[np.ndarray | None, ...],
         seed: int,
+        *,
+        order: Callable[[], np.ndarray | None] | None = None,
     ) -> None:
         self.tree = tree
         self.model = model
@@ -91,6 +96,7 @@ class Posterior:
         self._data = data
         self._axes, self._shape, self._seed = axes, shape, seed
         self._labels = readable_labels(labels)
+        self._shared_order = order  # of components that other arrays have a part in
 
     @property
     def release(self) -> PrivateCounts | CombinedReleases | None:
@@ -114,7 +120,9 @@ class Posterior:
     def rates(self, rows: Any = None, columns: Any = None) -> xr.DataArray:
         """Posterior mean of the Poisson rates of the chosen cells, as a labelled array of at most 1 GB.
 
-        Beyond two axes ``columns`` is a tuple of choices, one for each further axis.
+        Beyond two axes ``columns`` is a tuple of choices, one for each further axis. Cells that the model leaves
+        out (the diagonal of a network without self-loops) have rate 0; a pair of an undirected network has one
+        rate, above the diagonal and below.
         """
         kept = self._with_model("rates")
         chosen = chosen_cells(rows, columns, self._labels, self._shape)
@@ -150,7 +158,12 @@ class Posterior:
             yield block, draws.reshape(self.n_draws, len(rows), *self._shape[1:])
 
     def topics(self, n_words: int = 10, *, interval: float = 0.9) -> Topics:
-        """Topics, most prevalent first: their words with intervals, and how well the draws agree on them."""
+        """Topics, most prevalent first: their words with intervals, and how well the draws agree on them.
+
+        Of a ``TopicModel``, or a ``Factorization`` of its form: two axes, a factor for each, one summed index.
+        Views of a ``SharedFactors`` have their topics in one order, those with the most counts in all of them
+        first; a fixed factor leaves them in its own.
+        """
         n_words = whole_number("n_words", n_words, 1)
         return self._aligned("topics").topics(n_words, check_interval(interval), self._axis_labels(1))
 
@@ -171,16 +184,44 @@ class Posterior:
     def blocks(self, *, interval: float = 0.9) -> xr.Dataset:
         """Communities, largest first: expected counts from each to each, with intervals.
 
+        The pairs of actors that are part of the model are counted, each once. ``[c, d]`` of a directed network are
+        the counts from c to d: all entries together are the total rate. Of an undirected one ``[c, d]`` and
+        ``[d, c]`` are the same, all counts between c and d: the diagonal and what is above it, c <= d, are the
+        total rate together.
+
         ``agreement`` says how alike a community is in two different draws (1 = the same, 0 = no common actor).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import countveil as cv
+        >>> group = np.repeat([0, 1], 5)
+        >>> pairs = np.triu(20 * (group[:, None] == group), 1)  # ten pairs in each of two groups, 400 counts
+        >>> model = cv.CommunityModel(2, directed=False)
+        >>> posterior = cv.fit(model, pairs, sweeps=600, seed=1, progress=False)
+        >>> blocks = posterior.blocks()["mean"].to_numpy()
+        >>> bool(blocks[0, 1] == blocks[1, 0]), bool((abs(np.diag(blocks) - 200) < 30).all())
+        (True, True)
+        >>> bool(np.isclose(np.triu(blocks).sum(), posterior.summary(0)["mean"]["total_rate"]))
+        True
         """
         interval = check_interval(interval)
         self._expect("blocks", CommunityModel)
         return self._communities.blocks(interval)
 
     def components(self, n_labels: int = 5, *, interval: float = 0.9) -> Components:
-        """Components of a tensor, largest first: for each axis their labels with intervals."""
+        """Components, largest first: for each axis their labels with intervals.
+
+        Of a ``TensorModel``, or a ``Factorization`` in which every axis has a factor of its own and one summed
+        index joins them (``"dk,kv->dv"``, ``"ik,jk,tk->ijt"``); with two axes they are those of ``topics()``.
+        """
         n_labels, interval = whole_number("n_labels", n_labels, 1), check_interval(interval)
-        self._expect("components", TensorModel)
+        self._with_model("components")
+        if not (isinstance(self.model, TensorModel) or has_axis_factors(self.model)):
+            raise TypeError(
+                "components: expected the posterior of a TensorModel, or of a Factorization with a factor for each "
+                f"axis and one summed index, got {self._form()}"
+            )
         labels = [self._axis_labels(axis) for axis in range(len(self._shape))]
         return self._components.components(n_labels, interval, labels)
 
@@ -189,7 +230,8 @@ class Posterior:
 
         This is not the posterior of the rates: given the release, E[count] and E[rate] differ. A run by the
         naive method takes the clamped release for the truth, and says so here. Cells that the model leaves out
-        (the diagonal of a network) count as missing. Beyond two axes ``columns`` is a tuple of choices.
+        (the diagonal of a network without self-loops) have count 0; a pair of an undirected network has one count,
+        above the diagonal and below. Beyond two axes ``columns`` is a tuple of choices.
         """
         interval, kept = check_interval(interval), self._with_model("true_counts")
         if self._data is None:
@@ -218,10 +260,11 @@ class Posterior:
         """
         n_rates, interval = whole_number("n_rates", n_rates, 0), check_interval(interval)
         quantities = {str(k): values.to_numpy() for k, values in self.tree["sample_stats"].data_vars.items()}
-        cells = math.prod(self._shape)
-        chosen = np.unique(np.linspace(0, cells - 1, min(n_rates, cells)).astype(np.int64))
-        if len(chosen):
+        if n_rates:
             kept = self._with_model("summary")
+            cells = kept.cells.places()
+            places = np.linspace(0, len(cells) - 1, min(n_rates, len(cells))).astype(np.int64)
+            chosen = np.array([cells[place] for place in np.unique(places)])
             rows, columns = np.divmod(chosen, math.prod(self._shape[1:]))
             at = np.stack([rates_at(self.model, state, self._shape, rows, columns) for state in kept])
             for cell, values in zip(chosen, at.T, strict=True):
@@ -229,11 +272,37 @@ class Posterior:
         return summarize(quantities, interval)
 
     def to_dataframe(self, what: str = "topics", **options: Any) -> pd.DataFrame:
-        """A table of ``"topics"``, ``"memberships"``, ``"rates"``, ``"true_counts"`` or monitored ``"scalars"``.
+        """A table of topics, memberships, blocks, rates, true counts, or of what was monitored.
 
+        ``what`` is ``"topics"``, ``"memberships"``, ``"blocks"``, ``"rates"``, ``"true_counts"`` or ``"scalars"``.
+        An undirected network has each of its pairs twice among rates and counts, as [i, j] and as [j, i].
         ``options`` go to the method of that name.
         """
         return to_table(self, what, options)
+
+    def to_networkx(self, *, least: float = 0.0) -> Any:
+        """The network as the posterior sees it: a networkx ``DiGraph``, or ``Graph`` if it is undirected.
+
+        Nodes are the actors, by their labels. Each has its shares of the communities as ``community_0``,
+        ``community_1``, ... (the means of ``memberships()``) and the number of the largest as ``community``. Every
+        pair that is part of the model has an edge with its mean rate as ``weight``, each pair of an undirected
+        network one; ``least`` leaves out edges with a smaller one.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> group = [0, 0, 0, 1, 1]
+        >>> mails = [[20 * (group[i] == group[j]) for j in range(5)] for i in range(5)]
+        >>> release = cv.simulate_release(mails, epsilon=2, seed=0, labels=(list("abcde"), list("abcde")))
+        >>> posterior = cv.fit(cv.CommunityModel(2), release, sweeps=400, seed=1, progress=False)
+        >>> graph = posterior.to_networkx()
+        >>> graph.number_of_edges(), posterior.to_networkx(least=5).number_of_edges()
+        (20, 8)
+        >>> graph.nodes["a"]["community"] == graph.nodes["b"]["community"] != graph.nodes["e"]["community"]
+        True
+        """
+        self._expect("to_networkx", CommunityModel)
+        return to_graph(self, least)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a new Zarr folder in ArviZ's schema; ``load_posterior`` and arviz read it.
@@ -256,20 +325,44 @@ class Posterior:
 
     @cached_property
     def _alignment(self) -> AlignedTopics:
-        group = self.tree["posterior"]
-        theta, phi = (group[name].to_numpy() for name in ("theta", "phi"))
-        return AlignedTopics(theta.reshape(-1, *theta.shape[2:]), phi.reshape(-1, *phi.shape[2:]), self._axes)
+        if isinstance(self.model, TopicModel):
+            theta, phi = self._draws("theta", "phi")
+            return AlignedTopics(theta, phi, self._axes)
+        theta, phi = axis_factors(self.model, self.tree["posterior"].to_dataset())
+        return AlignedTopics(theta, np.swapaxes(phi, 1, 2), self._axes, self._order)
 
     @cached_property
     def _communities(self) -> AlignedCommunities:
         theta, pi = self._draws("theta", "pi")
-        return AlignedCommunities(theta, pi, self._axes)
+        kind = {"directed": self.model.directed, "self_loops": self.model.self_loops}
+        return AlignedCommunities(theta, pi, self._axes, **kind, order=self._order)
 
     @cached_property
     def _components(self) -> AlignedComponents:
-        factors = self._draws(*(f"factor{axis}" for axis in range(len(self._shape))))
-        core = self._draws("core")[0] if self.model.core is not None else None
-        return AlignedComponents(factors, core, self._axes)
+        if not has_axis_factors(self.model):  # the Tucker form
+            *factors, core = self._draws(*self.model._spec.factors)
+            return AlignedComponents(factors, core, self._axes)
+        order = self._alignment.alignment.order if self._has_topics else self._order
+        factors = axis_factors(self.model, self.tree["posterior"].to_dataset())
+        return AlignedComponents(factors, None, self._axes, order)
+
+    @property
+    def _order(self) -> np.ndarray | None:
+        """The order of the components in every draw, where something else than these draws decides it."""
+        found = None if self._shared_order is None else self._shared_order()
+        return fixed_places(self.model, self.n_draws) if found is None else found
+
+    @property
+    def _has_topics(self) -> bool:
+        if isinstance(self.model, TopicModel):
+            return True
+        return (
+            isinstance(self.model, Factorization) and has_axis_factors(self.model) and len(self._shape) == 2
+        )
+
+    def _form(self) -> str:
+        kind = type(self.model).__name__
+        return f"{kind} {self.model.spec!r}" if isinstance(self.model, Factorization) else kind
 
     def _draws(self, *fields: str) -> list[np.ndarray]:
         """Draws of all chains, one after the other."""
@@ -285,9 +378,10 @@ class Posterior:
 
     def _aligned(self, what: str) -> AlignedTopics:
         self._with_model(what)
-        if not isinstance(self.model, TopicModel):
+        if not self._has_topics:
             raise TypeError(
-                f"{what}: expected the posterior of a TopicModel, got {type(self.model).__name__}"
+                f"{what}: expected the posterior of a TopicModel, or of a Factorization such as 'dk,kv->dv', "
+                f"got {self._form()}"
             )
         return self._alignment
 

@@ -13,15 +13,17 @@ import xarray as xr
 from countveil.posterior.diagnostics import summarize
 from countveil.posterior.interval import check_interval
 from countveil.posterior.kept_states import KeptStates
+from countveil.posterior.pickled import Pickled
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.run_writer import save_tree
 
 
-class SharedPosterior(Mapping[str, Posterior]):
+class SharedPosterior(Pickled, Mapping[str, Posterior]):
     """The posterior of a ``SharedFactors`` model: a mapping from its views to an ordinary ``Posterior`` of each.
 
     ``tree`` is an xarray DataTree in ArviZ's schema with all factors, each once. An axis or summed index that views
-    share is one dimension there, named as in the first of them.
+    share is one dimension there, named as in the first of them. Topics and components of the views are in one
+    order: topic 0 of the words is topic 0 of the authors.
 
     Examples
     --------
@@ -39,6 +41,8 @@ class SharedPosterior(Mapping[str, Posterior]):
     (['words', 'authors'], True)
     >>> posterior["authors"].rates().shape, posterior.tree["posterior"]["theta"].shape
     ((3, 2), (2, 10, 3, 2))
+    >>> posterior["words"].topics(1).top_words().shape, posterior["authors"].memberships([0])["mean"].shape
+    ((2, 1), (1, 2))
     >>> posterior.summary(n_rates=1).index.tolist()[4:]
     ['log_joint', 'words: rate[0, 0]', 'authors: rate[0, 0]']
     >>> posterior.n_draws, posterior.settings["seed"], next(posterior.states()).psi.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from countveil.inference.shared_data import ViewData
 from countveil.inference.shared_monitor import scalars_of_view
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.posterior import Posterior
+from countveil.posterior.shared_order import SharedOrder
 from countveil.posterior.shared_posterior import SharedPosterior
 from countveil.posterior.tree import make_tree
 
@@ -58,8 +60,9 @@ def shared_posterior(draws: Draws, model: SharedFactors, facts: Mapping[str, Vie
 def view_posteriors(
     draws: Draws, model: SharedFactors, facts: Mapping[str, ViewFacts]
 ) -> dict[str, Posterior]:
-    """An ordinary posterior of every view."""
+    """An ordinary posterior of every view; their components have one order."""
     found = {}
+    order = SharedOrder(model, draws.states)
     for view, one in facts.items():
         own = model.views[view]
         part = draws._replace(
@@ -69,8 +72,9 @@ def view_posteriors(
         )
         tree = make_tree(part, own, one.axes, one.shape, one.labels, one.guarantee)
         found[view] = Posterior(
-            tree, own, own.state_type, one.data, one.axes, one.shape, one.labels, draws.settings.seed
-        )
+            tree, own, own.state_type, one.data, one.axes, one.shape, one.labels, draws.settings.seed,
+            order=partial(order.of, view),
+        )  # fmt: skip
     return found
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
 
-CHOICES = ("topics", "memberships", "rates", "true_counts", "scalars")
+CHOICES = ("topics", "memberships", "blocks", "rates", "true_counts", "scalars")
 
 
 def to_table(posterior: Posterior, what: str, options: dict[str, Any]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -41,9 +42,10 @@ def summarize_counts(
     size = (len(rows), len(columns))
     found = CountSummary(np.empty(size), np.empty(size, int), np.empty(size, int), np.empty(size))
     for block in blocks_of(len(rows), len(kept) * len(columns)):
-        cells = rows[block, None] * data.width + columns
-        drawn = _draws(kept, data, seed, rows[block], columns, cells.reshape(-1))
-        drawn = drawn.reshape(len(kept), *cells.shape)
+        drawn = _draws(kept, data, seed, rows[block], columns).reshape(len(kept), -1, len(columns))
+        outside = kept.cells.outside(rows[block], columns)
+        if outside is not None:
+            drawn[:, outside] = 0
         found.mean[block] = drawn.mean(axis=0)
         # A quantile that is a count: the smallest that leaves at most so much above it.
         found.low[block], found.high[block] = np.quantile(drawn, tails, axis=0, method="inverted_cdf")
@@ -57,15 +59,28 @@ def _draws(
     seed: int,
     rows: np.ndarray,
     columns: np.ndarray,
-    cells: np.ndarray,
 ) -> np.ndarray:
-    values, rho = cells_at(data, *np.divmod(cells, data.width))
+    """(draws, cells): a pair of an undirected network is one cell, wherever it is asked for."""
+    at, across = kept.cells.counted_at(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
+    cells = at * data.width + across
+    values, rho = cells_at(data, at, across)
     draw_cells = _draw_cells if values.ndim == 1 else _draw_repeated_cells
     drawn = np.empty((len(kept), len(cells)), dtype=np.int64)
     places = np.ndindex(*kept.sizes)
-    for out, place, rates in zip(drawn, places, kept.rates(rows, columns, ordered_product), strict=True):
+    for out, place, rates in zip(drawn, places, _rates(kept, rows, columns), strict=True):
         draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), rho, out)
     return drawn
+
+
+def _rates(kept: KeptStates, rows: np.ndarray, columns: np.ndarray) -> Iterator[np.ndarray]:
+    """Rates of every draw, every bit of them the same for a cell and its mirror image."""
+    draws = kept.rates(rows, columns, ordered_product)
+    if not kept.cells.mirrored:
+        yield from draws
+        return
+    below = columns < rows[:, None]
+    for rates, mirrored in zip(draws, kept.rates(columns, rows, ordered_product), strict=True):
+        yield np.where(below, mirrored.T, rates)
 
 
 @compiled

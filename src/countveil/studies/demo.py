@@ -68,7 +68,7 @@ def run_demo(
     release = privatize(
         corpus.counts, epsilon, precision, rows=corpus.documents, columns=corpus.vocabulary
     )  # fmt: skip
-    release.save(target / RELEASE)
+    release.save(target / RELEASE, overwrite=True)  # no secret: anyone has these texts
     model = TopicModel(n_topics)
     settings: dict[str, Any] = {
         "sweeps": sweeps, "thin": max(1, sweeps // 40), "chains": 1, "seed": seed, "progress": progress,

@@ -1,12 +1,28 @@
-"""The CPU engines.
+"""The CPU engines: each draws the true counts of a sweep, allocated to the components.
 
-============= =====================================================================================
-``tokens``    topic model at the cost of its tokens: the default for releases
-``integrated`` the same with cells x <= 0 integrated out: the default where noise is strong
-``cells``     topic model, every cell visited: the readable reference, exact and bessel
-``plain``     topic model on plain counts: every non-zero cell visited (also the naive method)
-``own_model`` a user's own model: blocks of rates in, an array of counts out
-============= =====================================================================================
+================== ================================================================================
+``tokens``         topic model at the cost of its tokens: the default for releases
+``integrated``     the same with cells x <= 0 integrated out: the default where noise is strong
+``repeated``       topic model on counts released several times: one true count, several looks at it
+``cells``          topic model, every cell visited: the readable reference, exact and bessel
+``plain``          topic model on plain counts: every non-zero cell visited (also the naive method)
+``unfolded``       any factorization whose first axis has a factor of its own, by the engines above
+``shared``         several views of shared factors: each view's tokens by its own engine
+``own_model``      a user's own model: blocks of rates in, an array of counts out
+================== ================================================================================
 
-``rows`` holds the compiled parts they share.
+Their compiled parts:
+
+================== ================================================================================
+``rows``           what all of them do with a row: open it, draw its counts, add up its tokens
+``codes``          the release as one byte per cell: what was released where a token falls?
+``plan``           which columns to visit and which to reach by proposed tokens
+``word_tables``    alias tables from which tokens draw their column
+``visited_cells``  cells to visit, in an order that keeps their factors in the cache
+``visits``         the true counts of visited cells, a few hundred at a time
+``crowded_rows``   rows that expect more tokens than they have cells: cell by cell
+``cell_products``  the K products of one cell and their sums, eight at a time, the same bits everywhere
+``counters``       what tokens are counted in: 32 bits where that is safe
+``noise_rates``    the state of the bessel method: two noise rates per cell
+================== ================================================================================
 """

@@ -16,14 +16,21 @@ import math
 import numpy as np
 
 from countveil.inference.engines.cpu.codes import code_matrix, open_codes, value_of
+from countveil.inference.engines.cpu.counters import added_up, counter_type
+from countveil.inference.engines.cpu.crowded_rows import TOKENS_PER_VISIT, is_crowded
 from countveil.inference.engines.cpu.plan import make_plan
-from countveil.inference.engines.cpu.rows import allocate, cell_rate, factors_by_row, scratch_size
+from countveil.inference.engines.cpu.rows import (
+    allocate,
+    cell_rate,
+    factors_by_row,
+    scratch_size,
+)
 from countveil.inference.engines.cpu.tokens import draw_tokens, token_room
 from countveil.inference.engines.cpu.word_tables import word_tables
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
 from countveil.kernels.compiled import compiled, inlined
-from countveil.kernels.count_conditional import draw_count_directly, draw_count_scaled
+from countveil.kernels.count_conditional import draw_count, draw_count_directly, draw_count_scaled
 from countveil.kernels.philox import open_stream
 from countveil.kernels.uniform import uniform
 from countveil.models.exposure import Exposure
@@ -53,6 +60,7 @@ class TopicIntegrated:
         self._model = model
         self._data = observations
         self._codes = code_matrix(observations)
+        self._tokens_per_visit = TOKENS_PER_VISIT
         self._plan = make_plan(observations, model.n_topics, integrated=True)
         self._alpha = np.exp(-observations.row_rho)
 
@@ -66,14 +74,15 @@ class TopicIntegrated:
         data, plan = self._data, self._plan
         theta, phi = factors_by_row(state)
         proposed = word_tables(phi, plan.proposed, row_work)
-        row_topic = np.zeros(theta.shape, dtype=np.int64)
-        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=np.int32)
+        counter = counter_type(data, theta, phi)
+        row_topic = np.zeros(theta.shape, dtype=counter)
+        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=counter)
         kept: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
 
         def rows(worker: int, start: int, stop: int) -> None:
             kept[0, start] = _keep_proposed(
-                *key, start, stop, theta, phi, *proposed, self._codes, *data[2:8],
-                row_topic, column_topic[worker],
+                *key, start, stop, self._tokens_per_visit, theta, phi, plan.is_proposed, *proposed, self._codes,
+                *data[2:8], row_topic, column_topic[worker],
             )  # fmt: skip
 
         def visits(worker: int, start: int, stop: int) -> None:
@@ -92,7 +101,7 @@ class TopicIntegrated:
             np.concatenate([part[0] for part in parts]),
             np.concatenate([part[1] for part in parts]),
         )
-        return TopicSums(row_topic, column_topic.sum(axis=0, dtype=np.int64), exposure)
+        return TopicSums(row_topic, added_up(column_topic), exposure)
 
 
 @inlined
@@ -114,8 +123,9 @@ def _with_room(kept, n_kept, n_more):
 
 @compiled
 def _keep_proposed(
-    seed, chain, sweep, start, stop, theta, phi, mass, heavy_mass, n_heavy, per_weight, slots,
-    code_rows, row_starts, columns, values, missing_starts, missing_columns, row_rho, row_topic, column_topic,
+    seed, chain, sweep, start, stop, tokens_per_visit, theta, phi, is_proposed,
+    mass, heavy_mass, n_heavy, per_weight, slots, code_rows,
+    row_starts, columns, values, missing_starts, missing_columns, row_rho, row_topic, column_topic,
 ):  # fmt: skip
     """Tokens on the positive cells of the proposed columns: (rows, columns) of the cells that keep them."""
     width, n_topics = phi.shape
@@ -131,16 +141,25 @@ def _keep_proposed(
         codes = buffer if listed else code_rows[d]
         if listed:
             open_codes(d, row_starts, columns, values, missing_starts, missing_columns, codes)
-        n_tokens, room, stream = draw_tokens(
-            stream, d, math.exp(row_rho[d]), theta, mass, heavy_mass, n_heavy, per_weight, slots,
-            codes, True, room, scratch,
-        )  # fmt: skip
-        kept_columns = _with_room(kept_columns, n_kept, n_tokens)
+        expected = math.exp(row_rho[d]) * cell_rate(d, 0, theta, mass.reshape(1, -1))
+        n_positive = row_starts[d + 1] - row_starts[d]
         n_kept_before = n_kept
-        n_kept, stream = _keep_or_drop(
-            stream, d, n_tokens, room, proposals, theta, phi, codes, row_starts, columns, values, row_rho[d],
-            scratch, row_topic, column_topic, kept_columns, n_kept,
-        )  # fmt: skip
+        if is_crowded(expected, n_positive, tokens_per_visit):
+            kept_columns = _with_room(kept_columns, n_kept, n_positive)
+            n_kept, stream = _keep_positive(
+                stream, d, is_proposed, theta, phi, row_starts, columns, values, row_rho[d],
+                scratch, row_topic, column_topic, kept_columns, n_kept,
+            )  # fmt: skip
+        else:
+            n_tokens, room, stream = draw_tokens(
+                stream, d, math.exp(row_rho[d]), theta, mass, heavy_mass, n_heavy, per_weight, slots,
+                codes, True, room, scratch,
+            )  # fmt: skip
+            kept_columns = _with_room(kept_columns, n_kept, n_tokens)
+            n_kept, stream = _keep_or_drop(
+                stream, d, n_tokens, room, proposals, theta, phi, codes, row_starts, columns, values, row_rho[d],
+                scratch, row_topic, column_topic, kept_columns, n_kept,
+            )  # fmt: skip
         kept_rows = _with_room(kept_rows, n_kept_before, n_kept - n_kept_before)
         kept_rows[n_kept_before:n_kept] = d
     return kept_rows[:n_kept].copy(), kept_columns[:n_kept].copy()
@@ -185,12 +204,37 @@ def _keep_or_drop(
     for v in room.fallen[:n_fallen]:
         t = value_of(codes[v], d, v, row_starts, columns, values)
         y, stream = draw_count_directly(stream, t, cell_rate(d, v, theta, phi), rho)
-        if y > 0:
-            stays, stream = _stays(stream, rho, y, t)
-            if stays:
-                kept_columns[n_kept] = v
-                n_kept += 1
-                stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
+        n_kept, stream = _keep_cell(
+            stream, d, v, y, t, rho, theta, phi, scratch, row_topic, column_topic, kept_columns, n_kept
+        )
+    return n_kept, stream
+
+
+@compiled
+def _keep_cell(stream, d, v, y, t, rho, theta, phi, scratch, row_topic, column_topic, kept_columns, n_kept):
+    """Keep the tokens of a cell whose count was drawn, or drop them."""
+    if y > 0:
+        stays, stream = _stays(stream, rho, y, t)
+        if stays:
+            kept_columns[n_kept] = v
+            n_kept += 1
+            stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
+    return n_kept, stream
+
+
+@compiled
+def _keep_positive(
+    stream, d, is_chosen, theta, phi, row_starts, columns, values, rho,
+    scratch, row_topic, column_topic, kept_columns, n_kept,
+):  # fmt: skip
+    """A crowded row (see ``crowded_rows``): its positive cells in the chosen columns, one by one."""
+    for i in range(row_starts[d], row_starts[d + 1]):
+        v, t = columns[i], np.int64(values[i])
+        if is_chosen[v]:
+            y, stream = draw_count(stream, t, cell_rate(d, v, theta, phi), rho)
+            n_kept, stream = _keep_cell(
+                stream, d, v, y, t, rho, theta, phi, scratch, row_topic, column_topic, kept_columns, n_kept
+            )
     return n_kept, stream
 
 

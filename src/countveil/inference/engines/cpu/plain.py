@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from countveil.inference.engines.cpu.counters import added_up, counter_type
 from countveil.inference.engines.cpu.rows import (
     FEW_TOKENS,
     allocate_few,
@@ -40,8 +41,9 @@ class TopicPlain:
         """The sums of allocated tokens of one sweep."""
         data = self._data
         theta, phi = factors_by_row(state)
-        row_topic = np.zeros(theta.shape, dtype=np.int64)
-        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=np.int64)
+        counter = counter_type(data, theta, phi)
+        row_topic = np.zeros(theta.shape, dtype=counter)
+        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=counter)
 
         def rows(worker: int, start: int, stop: int) -> None:
             _allocate_rows(
@@ -51,7 +53,7 @@ class TopicPlain:
 
         row_work.run_with_worker(data.n_rows, rows)
         exposure = Exposure(data.missing_starts, data.missing_columns)
-        return TopicSums(row_topic, column_topic.sum(axis=0), exposure)
+        return TopicSums(row_topic, added_up(column_topic), exposure)
 
 
 @compiled

@@ -27,6 +27,7 @@ class Plan(NamedTuple):
 
     proposed: np.ndarray  # int32: columns whose positive cells are reached by tokens; so are their others
     visited: np.ndarray  # int32: columns whose positive cells are visited; their others are reached by tokens
+    is_proposed: np.ndarray  # bool (columns)
     cells: VisitedCells  # of the visited columns, and of those visited as a whole, which are in neither list
 
 
@@ -56,6 +57,7 @@ def plan_of(data: Observations, visited: np.ndarray, whole: np.ndarray) -> Plan:
     return Plan(
         np.flatnonzero(~visited).astype(np.int32),
         np.flatnonzero(visited & ~whole).astype(np.int32),
+        ~visited,
         list_visited(data, visited, whole),
     )
 

@@ -14,6 +14,8 @@ import math
 
 import numpy as np
 
+from countveil.inference.engines.cpu.crowded_rows import TOKENS_PER_VISIT, is_crowded
+from countveil.inference.engines.cpu.rows import allocate, cell_rate, scratch_size
 from countveil.inference.repeated_cells import gather
 from countveil.inference.repeated_observations import RepeatedObservations
 from countveil.kernels import steps
@@ -90,6 +92,7 @@ def _sweep_rows(
     width, n_topics = phi.shape
     n_releases = len(rho)
     weights, tokens = np.empty(n_topics), np.empty(n_topics, dtype=np.int64)
+    scratch = np.empty(scratch_size(n_topics))
     x, noise, row_rho = np.empty(n_releases, dtype=np.int64), np.empty(n_releases), np.empty(n_releases)
     # What each cell of the row lacks of the whole sum of rho; _CLOSED: tokens do not reach it. 0 between rows.
     lack = np.zeros(width)
@@ -107,17 +110,20 @@ def _sweep_rows(
             lack[missing_columns[i]] = _CLOSED
         for i in range(row_starts[d], row_starts[d + 1]):
             lack[columns[i]] = _CLOSED
+        total = 0.0
         for k in range(n_topics):
-            n, stream = poisson(stream, math.exp(most - whole) * theta[d, k] * mass[k])
-            for _ in range(n):
-                v, stream = draw_alias(stream, keep[k], other[k])
-                stays = lack[v] != _CLOSED
-                if stays and lack[v] < most:
-                    u, stream = uniform(stream)
-                    stays = u < math.exp(lack[v] - most)
-                if stays:
-                    row_topic[d, k] += 1
-                    column_topic[v, k] += 1
+            total += theta[d, k] * mass[k]
+        if is_crowded(math.exp(most - whole) * total, width, TOKENS_PER_VISIT):
+            for v in range(width):
+                if lack[v] != _CLOSED:
+                    mu = cell_rate(d, v, theta, phi)
+                    y, stream = poisson(stream, math.exp(lack[v] - whole) * mu)
+                    if y > 0:
+                        stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
+        else:
+            stream = _scatter_tokens(
+                stream, d, theta, mass, keep, other, most, whole, lack, row_topic, column_topic
+            )
         for i in range(row_starts[d], row_starts[d + 1]):
             v = columns[i]
             stream = open_stream(seed, chain, sweep, steps.VISITED, d * np.int64(width) + v)
@@ -138,3 +144,20 @@ def _sweep_rows(
             lack[partial_columns[i]] = 0.0
         for i in range(missing_starts[d], missing_starts[d + 1]):
             lack[missing_columns[i]] = 0.0
+
+
+@compiled
+def _scatter_tokens(stream, d, theta, mass, keep, other, most, whole, lack, row_topic, column_topic):
+    """Tokens at the largest rate in the row, thinned to that of their cell."""
+    for k in range(theta.shape[1]):
+        n, stream = poisson(stream, math.exp(most - whole) * theta[d, k] * mass[k])
+        for _ in range(n):
+            v, stream = draw_alias(stream, keep[k], other[k])
+            stays = lack[v] != _CLOSED
+            if stays and lack[v] < most:
+                u, stream = uniform(stream)
+                stays = u < math.exp(lack[v] - most)
+            if stays:
+                row_topic[d, k] += 1
+                column_topic[v, k] += 1
+    return stream

@@ -14,6 +14,8 @@ Row by row, from the row's own stream (pass 4 from the cell's own):
 3. visited columns, cells x <= 0: tokens at rate alpha;
 4. visited columns, positive cells: one exact draw each; in columns with large counts all cells are visited.
 
+A row that expects more tokens in 1, 2 or 3 than it has cells is drawn cell by cell there (``crowded_rows``).
+
 Where alpha varies within a row, 1 proposes at the smallest alpha and thins by alpha_min/alpha of the cell, 2 and 3
 propose at the largest and thin by alpha/alpha_max. Missing cells take no tokens in any pass.
 
@@ -28,6 +30,13 @@ from typing import NamedTuple
 import numpy as np
 
 from countveil.inference.engines.cpu.codes import UNSEEN, code_matrix, open_codes, value_of
+from countveil.inference.engines.cpu.counters import added_up, counter_type
+from countveil.inference.engines.cpu.crowded_rows import (
+    TOKENS_PER_VISIT,
+    is_crowded,
+    visit_others,
+    visit_positive,
+)
 from countveil.inference.engines.cpu.plan import make_plan
 from countveil.inference.engines.cpu.rows import (
     allocate,
@@ -62,6 +71,7 @@ class TopicTokens:
         self._model = model
         self._data = observations
         self._codes = code_matrix(observations)
+        self._tokens_per_visit = TOKENS_PER_VISIT
         self._plan = make_plan(observations, model.n_topics)
         by_cell = observations.cell_rho
         self._lowest_rho = by_cell.min(axis=1) if len(by_cell) else observations.row_rho
@@ -78,13 +88,15 @@ class TopicTokens:
         theta, phi = factors_by_row(state)
         proposed = word_tables(phi, plan.proposed, row_work)
         visited = word_tables(phi, plan.visited, row_work)
-        row_topic = np.zeros(theta.shape, dtype=np.int64)
-        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=np.int32)
+        columns = (plan.proposed, plan.visited, plan.is_proposed)
+        counter = counter_type(data, theta, phi)
+        row_topic = np.zeros(theta.shape, dtype=counter)
+        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=counter)
 
         def rows(worker: int, start: int, stop: int) -> None:
             _propose_rows(
-                *key, start, stop, theta, phi, *proposed, *visited, self._codes, *data[2:],
-                self._lowest_rho, self._highest_rho, row_topic, column_topic[worker],
+                *key, start, stop, self._tokens_per_visit, theta, phi, *columns, *proposed, *visited, self._codes,
+                *data[2:], self._lowest_rho, self._highest_rho, row_topic, column_topic[worker],
             )  # fmt: skip
 
         def visits(worker: int, start: int, stop: int) -> None:
@@ -96,7 +108,7 @@ class TopicTokens:
         row_work.run_with_worker(data.n_rows, rows)
         row_work.run_with_worker(plan.cells.n_blocks, visits, small=1)
         exposure = Exposure(data.missing_starts, data.missing_columns)
-        return TopicSums(row_topic, column_topic.sum(axis=0, dtype=np.int64), exposure)
+        return TopicSums(row_topic, added_up(column_topic), exposure)
 
 
 class TokenRoom(NamedTuple):
@@ -238,7 +250,7 @@ def _add_tokens(d, n_tokens, token_column, token_topic, row_topic, column_topic)
 
 @compiled
 def _propose_rows(
-    seed, chain, sweep, start, stop, theta, phi,
+    seed, chain, sweep, start, stop, tokens_per_visit, theta, phi, proposed, visited, is_proposed,
     proposed_mass, proposed_heavy_mass, proposed_n_heavy, proposed_per_weight, proposed_slots,
     visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots,
     code_rows, row_starts, columns, values, missing_starts, missing_columns, row_rho, cell_rho,
@@ -257,8 +269,14 @@ def _propose_rows(
         codes = buffer if listed else code_rows[d]
         if listed:
             open_codes(d, row_starts, columns, values, missing_starts, missing_columns, codes)
-        if proposed_slots.shape[1]:
-            rho = highest_rho[d]
+        rho = highest_rho[d]
+        expected = math.exp(rho) * cell_rate(d, 0, theta, proposed_mass.reshape(1, -1))
+        if is_crowded(expected, row_starts[d + 1] - row_starts[d], tokens_per_visit):
+            stream = visit_positive(
+                stream, d, is_proposed, theta, phi, row_starts, columns, values, row_rho, cell_rho,
+                scratch, row_topic, column_topic,
+            )  # fmt: skip
+        elif len(proposed):
             n, room, stream = draw_tokens(
                 stream, d, math.exp(rho), theta, proposed_mass, proposed_heavy_mass, proposed_n_heavy,
                 proposed_per_weight, proposed_slots, codes, True, room, scratch,
@@ -276,7 +294,13 @@ def _propose_rows(
                 if group == 0
                 else (visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots)
             )
-            if slots.shape[1]:
+            chosen = proposed if group == 0 else visited
+            expected = math.exp(-rho) * cell_rate(d, 0, theta, mass.reshape(1, -1))
+            if is_crowded(expected, len(chosen), tokens_per_visit):
+                stream = visit_others(
+                    stream, d, chosen, codes, theta, phi, row_rho, cell_rho, scratch, row_topic, column_topic
+                )
+            elif len(chosen):
                 n, room, stream = draw_tokens(
                     stream, d, math.exp(-rho), theta, mass, heavy_mass, n_heavy, per_weight, slots,
                     codes, False, room, scratch,

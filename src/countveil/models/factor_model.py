@@ -12,6 +12,7 @@ n[l, rest] are then plain counts of the einsum of all other terms, to be shared 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
@@ -46,20 +47,22 @@ class FactorSums(NamedTuple):
     pairs: Mapping[str, PairCells]  # the same cells, for every factor on two axes
 
 
-class FactorModel:
+class FactorModel(ABC):
     """A model by its spec; a subclass says which one, and with which priors."""
 
     @property
+    @abstractmethod
     def _spec(self) -> Spec:
-        raise NotImplementedError
+        """The einsum."""
 
     @property
+    @abstractmethod
     def _sizes(self) -> Mapping[str, int]:
         """Sizes of the summed letters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _prior(self, name: str) -> Prior:
-        raise NotImplementedError
+        """The prior of a factor."""
 
     @property
     def _fixed(self) -> Mapping[str, np.ndarray]:

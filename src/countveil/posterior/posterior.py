@@ -30,8 +30,8 @@ from countveil.posterior.components import Components
 from countveil.posterior.diagnostics import summarize
 from countveil.posterior.graphs import to_graph
 from countveil.posterior.interval import check_interval, tails_of
+from countveil.posterior.kept_draws import KeptDraws
 from countveil.posterior.kept_states import KeptStates, blocks_of
-from countveil.posterior.pickled import Pickled
 from countveil.posterior.readable_labels import readable_labels
 from countveil.posterior.run_writer import save_posterior
 from countveil.posterior.selection import positions
@@ -43,7 +43,7 @@ from countveil.posterior.true_counts import summarize_counts
 LARGEST_ARRAY = 10**9
 
 
-class Posterior(Pickled):
+class Posterior(KeptDraws):
     """What a fit has learnt: the posterior of the model given the release, as kept draws.
 
     ``tree`` is an xarray DataTree in ArviZ's schema (``posterior``, ``sample_stats``), for any further analysis.
@@ -102,20 +102,6 @@ class Posterior(Pickled):
     def release(self) -> PrivateCounts | CombinedReleases | None:
         """The release that was fitted, if it was one (or several of the same counts, combined)."""
         return self._data if isinstance(self._data, PrivateCounts | CombinedReleases) else None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """How it was fitted: sweeps, burn_in, thin, chains, seed, method, ..., seconds, interrupted."""
-        return json.loads(self.tree.attrs["settings"])
-
-    @property
-    def n_draws(self) -> int:
-        """Kept draws of all chains together."""
-        return len(self._kept)
-
-    def states(self) -> Iterator[Any]:
-        """The kept states, chain after chain, as the model's own NamedTuple, topics in any order."""
-        return iter(self._kept)
 
     def rates(self, rows: Any = None, columns: Any = None) -> xr.DataArray:
         """Posterior mean of the Poisson rates of the chosen cells, as a labelled array of at most 1 GB.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,13 +11,13 @@ import xarray as xr
 
 from countveil.posterior.diagnostics import summarize
 from countveil.posterior.interval import check_interval
+from countveil.posterior.kept_draws import KeptDraws
 from countveil.posterior.kept_states import KeptStates
-from countveil.posterior.pickled import Pickled
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.run_writer import save_tree
 
 
-class SharedPosterior(Pickled, Mapping[str, Posterior]):
+class SharedPosterior(KeptDraws, Mapping[str, Posterior]):
     """The posterior of a ``SharedFactors`` model: a mapping from its views to an ordinary ``Posterior`` of each.
 
     ``tree`` is an xarray DataTree in ArviZ's schema with all factors, each once. An axis or summed index that views
@@ -67,20 +66,6 @@ class SharedPosterior(Pickled, Mapping[str, Posterior]):
 
     def __len__(self) -> int:
         return len(self._views)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """How it was fitted: sweeps, burn_in, thin, chains, seed, method, ..., seconds, interrupted."""
-        return json.loads(self.tree.attrs["settings"])
-
-    @property
-    def n_draws(self) -> int:
-        """Kept draws of all chains together."""
-        return len(self._kept)
-
-    def states(self) -> Iterator[Any]:
-        """The kept states, chain after chain, as a NamedTuple of all factors, components in any order."""
-        return iter(self._kept)
 
     def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> pd.DataFrame:
         """Convergence and precision, as ``Posterior.summary``: all scalars, and ``n_rates`` rates of every view."""

@@ -6,6 +6,7 @@ runs unchanged on a real device.
 """
 
 import json
+import math
 import sys
 
 import numba
@@ -16,7 +17,7 @@ from countveil.kernels.alias import build_alias, draw_alias
 from countveil.kernels.bessel import bessel, bessel_mode
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
 from countveil.kernels.binomial import binomial
-from countveil.kernels.count_conditional import count_mode, draw_count, draw_count_directly
+from countveil.kernels.count_conditional import count_mode, draw_count, draw_count_at, draw_count_directly
 from countveil.kernels.exponential import exponential
 from countveil.kernels.gamma import gamma, log_gamma
 from countveil.kernels.log_marginal import log_marginal, log_marginal_clamped
@@ -25,7 +26,7 @@ from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.multinomial import categorical, multinomial
 from countveil.kernels.normal import normal
 from countveil.kernels.philox import open_stream
-from countveil.kernels.poisson import poisson
+from countveil.kernels.poisson import poisson, poisson_at
 from countveil.kernels.repeated_counts import (
     draw_count_repeated,
     log_marginal_repeated,
@@ -39,6 +40,14 @@ from countveil.kernels.uniforms import fill_first_uniforms, fill_uniforms
 SEED = 20260101
 THREADS = 24
 
+
+@numba.njit
+def draw_after_a_look(stream, x, mu, rho):
+    """``draw_count_at`` begins with a uniform that its caller has drawn."""
+    u, stream = uniform(stream)
+    return draw_count_at(u, stream, x, mu, rho, mu * math.exp(rho), mu * math.exp(-rho))
+
+
 # Samplers: (kernel, parameter sets); each thread draws from the stream of its own row.
 SAMPLERS = {
     "uniform": (uniform, [()]),
@@ -51,6 +60,10 @@ SAMPLERS = {
     "bessel": (bessel, [(0, 0.0), (2, 1.0), (0, 288.0), (1_000_000, 1e6)]),
     "draw_log_scale": (draw_log_scale, [(0.0, 1.0, 1.0, 0.0), (-500.0, 3000.0, 5000.0, 1.0)]),
     "draw_count_directly": (draw_count_directly, [(3, 2.0, 1.0), (2, 30.0, 0.5), (400, 300.0, 0.1)]),
+    "draw_count_at": (
+        draw_after_a_look,
+        [(-3, 2.0, 1.0), (1, 0.1, 1.0), (7, 7.0, 1.0), (40, 30.0, 0.5), (3, 80.0, 0.5)],
+    ),
     "draw_count": (
         draw_count,
         [(-3, 2.0, 1.0), (1, 0.1, 1.0), (40, 30.0, 0.5), (1_000_000, 1e6, 0.01), (9, 2.0, np.inf)],
@@ -61,6 +74,7 @@ FUNCTIONS = {
     "log_poisson": (log_poisson, [(0, 2.0), (3, 2.0), (10**6, 1e6)]),
     "log_factorial_ratio": (log_factorial_ratio, [(0, 4), (9, 2), (10**6, 10**6 - 7)]),
     "bessel_mode": (bessel_mode, [(0, 288.0), (7, 100.0)]),
+    "poisson_at": (poisson_at, [(0.5, 0.2), (0.1, 0.2), (0.9, 3.0)]),
     "count_mode": (count_mode, [(3, 19.0, 2.6), (100, 19.0, 2.6)]),
     "log_marginal": (log_marginal, [(-2, 1.0, 1.0), (3, 2.0, 1.0), (40, 300.0, 0.1), (10**5, 1e5, 1e-3)]),
     "log_marginal_clamped": (log_marginal_clamped, [(0, 1.0, 1.0), (3, 2.0, 1.0)]),

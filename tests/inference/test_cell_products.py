@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from countveil.inference.engines.cpu.cell_products import LANES, running_sums, sum_of_products
+from countveil.inference.engines.cpu.cell_products import LANES, running_sums, sum_of_products, sums_of_rows
 from countveil.inference.engines.cpu.rows import FEW_TOKENS, allocate, scratch_size
 from countveil.kernels.philox import open_stream
-from goodness_of_fit import FALSE_ALARM, SEED
+from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects
 
 SIZES = [1, 2, 7, 8, 9, 15, 16, 17, 50]
 
@@ -37,6 +37,27 @@ def test_every_bit_is_that_of_plain_python(n):
     while len(parts) > 1:
         parts = [parts[p] + parts[p + 1] for p in range(0, len(parts), 2)]
     assert total == sum(products[whole:], parts[0])
+
+
+@numba.njit
+def add_rows(weights, i, matrix, out):
+    sums_of_rows(weights, i, matrix, out)
+
+
+@pytest.mark.parametrize("n", [1, 3, 20])
+def test_sums_of_rows_have_every_bit_of_plain_python(n):
+    rng = np.random.default_rng(n)
+    weights, matrix, out = (
+        rng.gamma(0.2, size=(3, n)),
+        rng.gamma(0.2, size=(n, 3 * LANES)),
+        np.empty(3 * LANES),
+    )
+    add_rows(weights, 2, matrix, out)
+    for c in range(3 * LANES):
+        total = 0.0
+        for k in range(n):
+            total += float(weights[2, k]) * float(matrix[k, c])
+        assert out[c] == total
 
 
 def test_other_layouts_are_refused():
@@ -93,3 +114,24 @@ def test_products_that_underflow_count_as_equal(n, count):
     tiny = np.full((4, n), 1e-200)
     found = shared(tiny[:3], tiny, count, 20_000)
     assert _pvalue(found, np.full(n, found.sum() / n)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("count", [FEW_TOKENS, 40, 500])
+def test_the_share_of_a_topic_varies_like_a_binomial(count):
+    theta, phi = np.ones((3, 5)), np.ones((4, 5))
+    phi[2] = [0.05, 0.3, 0.0, 0.5, 0.15]
+    found = np.array([shared_once(theta, phi, count, i) for i in range(20_000)])
+    for k in (0, 1, 3, 4):
+        law = stats.binom(count, phi[2, k]).cdf
+        assert fits(discrete_pvalue(found[:, k], law))
+        assert rejects(discrete_pvalue(found[:, k], stats.binom(count, 1.1 * phi[2, k]).cdf)) or k == 0
+    # Two together as well: given what both have, one has a binomial share.
+    both = found[:, 0] + found[:, 1]
+    common = np.bincount(both).argmax()
+    assert fits(discrete_pvalue(found[both == common, 0], stats.binom(common, 0.05 / 0.35).cdf))
+
+
+def shared_once(theta, phi, count, seed):
+    row_topic, column_topic = np.zeros(theta.shape, dtype=np.int64), np.zeros(phi.shape, dtype=np.int64)
+    share_out(np.uint64(SEED + 1000 + seed), 1, count, theta, phi, row_topic, column_topic)
+    return row_topic[1]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from countveil.inference.engines.cpu.fibers import CpFibers
 from countveil.inference.engines.cpu.own_model import OwnModel
 from countveil.inference.engines.cpu.unfolded import Unfolded
 from countveil.models import CommunityModel, Factorization, TensorModel
@@ -29,7 +30,7 @@ class Case(NamedTuple):
     shape: tuple[int, ...]
     rho: object = 1.0  # None: plain counts
     missing: object = None  # share of missing cells, or the cells
-    kind: str = "tokens"  # tokens, cells, bessel, own
+    kind: str = "tokens"  # tokens, fibers, cells, bessel, own
 
 
 def draw_state(model, shape, rng):
@@ -78,6 +79,8 @@ class Seen:
             kinds = {"tokens": (False, False), "cells": (False, True), "bessel": (True, True)}
             if case.kind == "own":
                 self._engine = OwnModel(case.model, self.observed, case.shape)
+            elif case.kind == "fibers":
+                self._engine = CpFibers(case.model, self.observed, case.shape)
             else:
                 self._engine = Unfolded(case.model, self.observed, case.shape, *kinds[case.kind])
             if self.noise is not None:
@@ -172,6 +175,7 @@ UNDIRECTED = CommunityModel(2, directed=False, **PRIOR)
 LOOPS = CommunityModel(2, self_loops=True, **PRIOR)
 UNDIRECTED_LOOPS = CommunityModel(2, directed=False, self_loops=True, **PRIOR)
 CP = TensorModel(rank=2, **PRIOR)
+FOUR_AXES = TensorModel(rank=2, n_axes=4, **STEEP)
 TUCKER = TensorModel(core=(2, 1, 2), **PRIOR)
 TIED_CP = Factorization("ik,jk,tk->ijt", names=["actor", "actor", "time"], k=2, **STEEP)
 TIED_PAIR = Factorization("ik,jk->ij", names=["actor", "actor"], k=2, **PRIOR)
@@ -195,6 +199,7 @@ PER_PRIOR = Factorization(
 NET, TENSOR = (4, 4), (3, 2, 3)
 PER_ROW = np.array([[0.3], [1.0], [3.0], [1.5]])
 PER_CELL = np.linspace(0.2, 3.0, 16).reshape(NET)
+PER_TENSOR_CELL = np.linspace(0.2, 2.5, 18).reshape(TENSOR)
 
 CASES = {
     "matrix": Case(MATRIX, (3, 4)),
@@ -222,6 +227,10 @@ CASES = {
     "CP": Case(CP, TENSOR),
     "CP, cells, missing": Case(CP, TENSOR, missing=0.2, kind="cells"),
     "CP, missing": Case(CP, TENSOR, missing=0.3),
+    "CP, fibers": Case(CP, TENSOR, kind="fibers"),
+    "CP, fibers, mostly missing": Case(CP, TENSOR, missing=0.7, kind="fibers"),
+    "CP, fibers, noise per cell, missing": Case(CP, TENSOR, rho=PER_TENSOR_CELL, missing=0.2, kind="fibers"),
+    "CP of four axes, fibers, missing": Case(FOUR_AXES, (2, 2, 2, 3), missing=0.2, kind="fibers"),
     "CP, plain, mostly missing": Case(CP, TENSOR, rho=None, missing=0.7),
     "Tucker": Case(TUCKER, TENSOR),
     "Tucker, missing": Case(TUCKER, TENSOR, missing=0.3),
@@ -315,6 +324,11 @@ def with_more_noise(state, data, key):
     return Unfolded(data.case.model, seen, data.case.shape).sweep(state, key, IN_PLACE)[0]
 
 
+def by_fibers_with_more_noise(state, data, key):
+    seen = data.observed._replace(row_rho=0.7 * data.observed.row_rho)
+    return CpFibers(data.case.model, seen, data.case.shape).sweep(state, key, IN_PLACE)[0]
+
+
 def with_missing_taken_for_zero(state, data, key):
     return with_the_diagonal(state, data, key)
 
@@ -340,6 +354,7 @@ WRONG = {
     "both halves of an undirected network": ("undirected, plain, missing", each_pair_twice),
     "prior shape 20 % off": ("CP", with_a_wrong_prior),
     "noise 30 % off": ("CP", with_more_noise),
+    "noise 30 % off, fibers": ("CP, fibers", by_fibers_with_more_noise),
     "noise of a network 30 % off": ("directed", with_more_noise),
     "missing taken for zero": ("CP, missing", with_missing_taken_for_zero),
 }

@@ -10,9 +10,10 @@ from scipy import stats
 from compiled_loop import draw_many
 from countveil.kernels.bessel import bessel
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
-from countveil.kernels.count_conditional import draw_count, draw_count_directly
+from countveil.kernels.count_conditional import draw_count, draw_count_at, draw_count_directly
 from countveil.kernels.exponential import exponential
 from countveil.kernels.philox import open_stream
+from countveil.kernels.uniform import uniform
 from exact_laws import bessel_cdf, count_given_release_cdf
 from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects
 
@@ -21,20 +22,44 @@ RATES = [1e-3, 0.7, 5.0, 14.2, 30.0, 800.0, 1e4, 1e6]
 RHOS = [1e-3, 0.1, 1.0, 3.0, 20.0]
 
 
-@pytest.mark.parametrize("draw", [draw_count, draw_count_directly])
+@numba.njit(error_model="numpy")
+def draw_after_a_look(stream, x, mu, rho):
+    """A caller who looks at a uniform first, and is done if it is not below the mean of the proposals."""
+    u, stream = uniform(stream)
+    z, w = mu * np.exp(rho), mu * np.exp(-rho)
+    if u >= (z if x > 0 else w):
+        return np.int64(0), stream
+    return draw_count_at(u, stream, x, mu, rho, z, w)
+
+
+DRAWS = [draw_count, draw_count_directly, draw_after_a_look]
+
+
+@pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("rho", RHOS)
 def test_count_given_release_over_the_grid(rho, draw):
-    cells = [(x, mu) for x, mu in itertools.product(RELEASES, RATES) if x > 0 or draw is draw_count]
+    cells = [
+        (x, mu) for x, mu in itertools.product(RELEASES, RATES) if x > 0 or draw is not draw_count_directly
+    ]
     for i, (x, mu) in enumerate(cells):
         y = draw_many(draw, x, mu, rho, size=20_000, seed=SEED + i)
         pvalue = discrete_pvalue(y, count_given_release_cdf(x, mu, rho))
         assert pvalue > FALSE_ALARM / len(cells), (x, mu, rho, pvalue)
 
 
-@pytest.mark.parametrize("draw", [draw_count, draw_count_directly])
+@pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize(
     ("x", "mu", "rho"),
-    [(3, 5.0, 1.0), (3, 0.5, 1.0), (14, 14.2, 0.1), (13, 30.0, 1.0), (750, 800.0, 0.1), (750, 750.0, 0.01)],
+    [
+        (1, 1.0, 1.0),
+        (14, 14.2, 1.0),
+        (3, 5.0, 1.0),
+        (3, 0.5, 1.0),
+        (14, 14.2, 0.1),
+        (13, 30.0, 1.0),
+        (750, 800.0, 0.1),
+        (750, 750.0, 0.01),
+    ],
 )
 def test_count_given_release_has_power(x, mu, rho, draw):
     y = draw_many(draw, x, mu, rho, size=400_000, seed=SEED + 1)
@@ -53,13 +78,15 @@ def test_count_where_the_release_is_not_positive_has_power():
 
 def test_count_of_a_cell_that_cannot_have_one():
     for x in (-3, 0, 1, 20, 10**6):
-        assert set(draw_many(draw_count, x, 0.0, 1.0, size=50, seed=SEED)) == {0}
+        for draw in (draw_count, draw_after_a_look):
+            assert set(draw_many(draw, x, 0.0, 1.0, size=50, seed=SEED)) == {0}
 
 
 def test_count_with_hardly_any_noise_is_the_release():
     # exp(800) overflows; the draw must not.
     for x in (1, 12, 13, 1_000_000):
-        assert set(draw_many(draw_count, x, 1e6, 800.0, size=50, seed=SEED)) == {x}
+        for draw in DRAWS:
+            assert set(draw_many(draw, x, 1e6, 800.0, size=50, seed=SEED)) == {x}
 
 
 @pytest.mark.parametrize("mu", [0.3, 4.0, 60.0])

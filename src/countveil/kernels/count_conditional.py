@@ -20,10 +20,12 @@ from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.exponential import exponential
 from countveil.kernels.hat import break_distance, propose
 from countveil.kernels.log_poisson import log_factorial_ratio
-from countveil.kernels.poisson import poisson
+from countveil.kernels.poisson import SEARCHED, poisson, poisson_at
 from countveil.kernels.uniform import uniform
 
 _NEGLIGIBLE = 1e-18
+# Below such ratios of successive probabilities a geometric hat is accepted nearly always.
+_STEEP = 0.8
 # A sum from a mode of at most 12 ends long before 80; a multiplication takes a quarter of a division's time.
 _RECIPROCAL = 1.0 / np.maximum(np.arange(80), 1)
 
@@ -68,6 +70,30 @@ def draw_count_scaled(stream, x, mu, rho, z, w):
     return _directly(stream, x, mu, rho, z, w)
 
 
+@inlined
+def draw_count_at(u, stream, x, mu, rho, z, w):
+    """``draw_count_scaled`` for a caller who has looked at a uniform already: 0 if u >= z (x <= 0: u >= w).
+
+    Without that look the law would be the same; with it, most cells need no stream of their own.
+    """
+    if mu <= 0.0:
+        return np.int64(0), stream
+    mean = w if x <= 0 else z
+    if mean < SEARCHED and (x <= 0 or z < x + 1.0):
+        y = poisson_at(u, mean)
+        if x <= 0 or y <= x:
+            return y, stream
+        v, stream = uniform(stream)
+        if v < math.exp(-2.0 * rho * (y - x)):
+            return y, stream
+    elif x <= 0:
+        return poisson(stream, w)
+    up, down = w / (x + 1.0), x / z
+    if up < _STEEP and down < _STEEP:
+        return _count_at_kink(stream, x, up, down)
+    return _directly(stream, x, mu, rho, z, w)
+
+
 @compiled
 def draw_count_directly(stream, t, mu, rho):
     """``draw_count`` for t > 0 without a proposal: for callers that have made one, and rejected it."""
@@ -78,10 +104,39 @@ def draw_count_directly(stream, t, mu, rho):
 
 @compiled
 def _directly(stream, t, mu, rho, z, w):
+    up, down = w / (t + 1.0), t / z
+    if up < _STEEP and down < _STEEP:
+        return _count_at_kink(stream, t, up, down)
     mode = count_mode(t, z, w)
     if mode <= 12:
         return _count_by_sum(stream, t, z, w, mode)
     return _count_by_rejection(stream, t, mu, rho, mode)
+
+
+@inlined
+def _count_at_kink(stream, t, up, down):
+    """Both sides fall steeply from t, at least like powers of ``up`` and ``down``: those are the hat."""
+    above, below = up / (1.0 - up), down / (1.0 - down)
+    while True:
+        u, stream = uniform(stream)
+        u *= 1.0 + above + below
+        if u < 1.0:
+            return t, stream
+        is_above = u < 1.0 + above
+        ratio = up if is_above else down
+        v, stream = uniform(stream)
+        if v >= ratio:  # one step: here the hat is exact
+            return t + 1 if is_above else t - 1, stream
+        # P(t+m)/P(t) = up**m * (t+1)/(t+1) * ... * (t+1)/(t+m), P(t-m)/P(t) = down**m * t/t * ... * (t-m+1)/t.
+        n_further = np.int64(math.log(v) / math.log(ratio))
+        v, stream = uniform(stream)
+        chance = 1.0
+        for j in range(1, n_further + 1):
+            chance *= (t + 1.0) / (t + 1.0 + j) if is_above else (t - j) / t
+            if chance <= v:
+                break
+        if chance > v:
+            return t + 1 + n_further if is_above else t - 1 - n_further, stream
 
 
 @inlined

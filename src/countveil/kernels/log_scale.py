@@ -27,7 +27,13 @@ def _height(s, p, a, b, c):
 
 @compiled
 def log_scale_mode(p, a, b, c):
-    """Where the slope is zero, by bisection between two points with different signs."""
+    """Where the slope is zero: for c = 0 a root of a quadratic, else by bisection."""
+    if c == 0.0:
+        root = math.sqrt(p * p + 4.0 * a * b)
+        # Of the two forms of the root, the one without cancellation.
+        at = 0.5 * (p + root) / a if p >= 0.0 else 2.0 * b / (root - p)
+        if 0.0 < at < math.inf:
+            return math.log(at)
     low, high = -1.0, 1.0
     while _slope(low, p, a, b, c) < 0.0 and low > -300.0:
         low *= 2.0
@@ -45,10 +51,12 @@ def log_scale_mode(p, a, b, c):
 @compiled
 def _break_point(mode, top, direction, p, a, b, c):
     """A point on this side of the mode where the log-density has fallen by 0.5 to 1.5."""
-    step = 1e-8
+    # A step at which a normal density of the same curvature would have fallen by 0.5.
+    curvature = a * math.exp(mode) + b * math.exp(-mode) + 4.0 * c * math.exp(-2.0 * mode)
+    step = min(max(1.0 / math.sqrt(curvature), 1e-12), 1.0)
     while top - _height(mode + direction * step, p, a, b, c) < 0.5:
         step *= 2.0
-    low, high = 0.5 * step, step
+    low, high = 0.0, step
     while top - _height(mode + direction * high, p, a, b, c) > 1.5:
         middle = 0.5 * (low + high)
         if top - _height(mode + direction * middle, p, a, b, c) < 0.5:

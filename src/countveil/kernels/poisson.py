@@ -15,11 +15,14 @@ from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.log_poisson import log_poisson
 from countveil.kernels.uniform import uniform
 
+#: Means below this are drawn from a single uniform.
+SEARCHED = 10.0
+
 
 @inlined
 def poisson(stream, mean):
     """``(k, stream)``, P(k) = mean**k * exp(-mean) / k!."""
-    if mean < 10.0:
+    if mean < SEARCHED:
         return _poisson_by_search(stream, mean)
     return _poisson_by_rejection(stream, mean)
 
@@ -27,21 +30,27 @@ def poisson(stream, mean):
 @inlined
 def _poisson_by_search(stream, mean):
     u, stream = uniform(stream)
+    return poisson_at(u, mean), stream
+
+
+@inlined
+def poisson_at(u, mean):
+    """The draw that ``poisson`` makes of the uniform u, for a mean below SEARCHED; 0 wherever u >= mean."""
     if u >= mean:  # 1 - exp(-mean) <= mean, so this is a zero without an exponential
-        return np.int64(0), stream
+        return np.int64(0)
     if u <= mean * (1.0 - mean):  # at most P(1) = mean * exp(-mean): a one, likewise
-        return np.int64(1), stream
+        return np.int64(1)
     not_zero = -math.expm1(-mean)
     if u >= not_zero:
-        return np.int64(0), stream
-    k = 1
+        return np.int64(0)
+    k = np.int64(1)
     p = mean * (1.0 - not_zero)
     # P(k > 120) < 1e-80 at mean 10; the bound only stops a search that rounding has led past all mass.
     while u > p and k < 120:
         u -= p
         k += 1
         p *= mean / k
-    return k, stream
+    return k
 
 
 @compiled

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from countveil.models.parameters import whole_number
 
@@ -13,7 +15,8 @@ _PATTERN = re.compile(r"[A-Za-z]+(,[A-Za-z]+)*->[A-Za-z]+")
 _TAKEN = ("chain", "draw")
 
 
-class Spec(NamedTuple):
+@dataclass(frozen=True)
+class Spec:
     """The terms of an einsum, its output, and the name of the factor at each term.
 
     A name that stands at two terms is one factor, tied: it enters the rates through both.
@@ -23,12 +26,12 @@ class Spec(NamedTuple):
     output: str
     names: tuple[str, ...]
 
-    @property
+    @cached_property  # a sweep asks many times
     def factors(self) -> tuple[str, ...]:
         """The distinct names, in order."""
         return tuple(dict.fromkeys(self.names))
 
-    @property
+    @cached_property
     def latent(self) -> str:
         """The summed letters, in order."""
         return "".join(dict.fromkeys(c for term in self.terms for c in term if c not in self.output))
@@ -41,7 +44,7 @@ class Spec(NamedTuple):
         """The letters of a factor where it stands first."""
         return self.terms[self.names.index(name)]
 
-    @property
+    @cached_property
     def per_axis(self) -> tuple[str, ...] | None:
         """The factor of every axis, where each has one of its own, and one summed index is all that joins them.
 
@@ -52,7 +55,7 @@ class Spec(NamedTuple):
         plain = len(self.latent) == 1 and len(self.output) > 1 and len(self.factors) == len(self.terms)
         return tuple(pairs[one] for one in wanted) if plain and set(wanted) == set(pairs) else None
 
-    @property
+    @cached_property
     def first(self) -> int | None:
         """The term that alone has the first axis, and no other axis; None if there is no such term.
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.engines.cpu.cells import TopicCells
+from countveil.inference.engines.cpu.fibers import CpFibers, fibers_pay
 from countveil.inference.engines.cpu.integrated import TopicIntegrated, integrating_pays
 from countveil.inference.engines.cpu.own_model import OwnModel
 from countveil.inference.engines.cpu.plain import TopicPlain
@@ -40,6 +41,8 @@ def choose_engine(
         raise ValueError("method: expected 'exact' or 'naive' where some rows are plain, got 'bessel'")
     if isinstance(model, FactorModel) and model.unfolds:
         cells = engine == "cells"
+        if not (bessel or cells or mixed) and fibers_pay(model, observations, data.shape):
+            return CpFibers(model, observations, data.shape)
         inner = MixedRows(TopicModel(model.n_topics), observations) if mixed and not cells else None
         return Unfolded(model, observations, data.shape, bessel, cells=cells, engine=inner)
     if not isinstance(model, TopicModel):

@@ -67,6 +67,49 @@ def running_sums(typing_context: Any, left: Any, i: Any, right: Any, j: Any, out
     return types.void(left, types.intp, right, types.intp, out), write
 
 
+@_intrinsic
+def sums_of_rows(typing_context: Any, weights: Any, i: Any, matrix: Any, out: Any) -> Any:
+    """``sums_of_rows(weights, i, matrix, out)``: out[c] = sum_k weights[i, k] * matrix[k, c], k after k.
+
+    The columns of ``matrix`` are whole vectors, eight and eight (pad it with zeros), and ``out`` is as long.
+    """
+    _check(weights, matrix)
+
+    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        left, right, target = (
+            make_array(signature.args[place])(context, builder, arguments[place]) for place in (0, 2, 3)
+        )
+        n_rows, n_columns = cgutils.unpack_tuple(builder, right.shape)
+        integer = n_rows.type
+        row = builder.gep(left.data, [builder.mul(arguments[1], n_rows)])
+        zero, one = ir.Constant(integer, 0), ir.Constant(integer, 1)
+
+        def vector_at(pointer: Any, place: Any) -> Any:
+            return builder.bitcast(builder.gep(pointer, [place]), _VECTOR.as_pointer())
+
+        sums = cgutils.alloca_once(builder, _VECTOR)
+        eight = ir.Constant(integer, LANES)
+        with cgutils.for_range_slice(builder, zero, n_columns, eight, intp=integer) as (c, _):
+            builder.store(ir.Constant(_VECTOR, [0.0] * LANES), sums)
+            with cgutils.for_range_slice(builder, zero, n_rows, one, intp=integer) as (k, _):
+                weight = builder.load(builder.gep(row, [k]))
+                alone = builder.insert_element(
+                    ir.Constant(_VECTOR, ir.Undefined), weight, ir.Constant(ir.IntType(32), 0)
+                )
+                everywhere = builder.shuffle_vector(
+                    alone,
+                    ir.Constant(_VECTOR, ir.Undefined),
+                    ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES),
+                )
+                place = builder.add(builder.mul(k, n_columns), c)
+                values = builder.load(vector_at(right.data, place), align=8)
+                builder.store(builder.fadd(builder.load(sums), builder.fmul(everywhere, values)), sums)
+            builder.store(builder.load(sums), vector_at(target.data, c), align=8)
+        return context.get_dummy_value()
+
+    return types.void(weights, types.intp, matrix, out), write
+
+
 def _check(left: Any, right: Any) -> None:
     for array in (left, right):
         if not (isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C"):

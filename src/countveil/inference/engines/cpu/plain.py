@@ -72,5 +72,6 @@ def _allocate_rows(
         for i in range(row_starts[d], row_starts[d + 1]):
             if values[i] > FEW_TOKENS:
                 stream = allocate_many(
-                    stream, d, columns[i], np.int64(values[i]), theta, phi_by_column, row_topic, column_topic
-                )
+                    stream, d, columns[i], np.int64(values[i]), theta, phi_by_column, scratch,
+                    row_topic, column_topic,
+                )  # fmt: skip

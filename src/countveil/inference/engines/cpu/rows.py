@@ -121,36 +121,51 @@ def _checked(k, u, d, v, theta, phi_by_column):
 
 
 @compiled
-def allocate_many(stream, d, v, count, theta, phi_by_column, row_topic, column_topic):
-    """``allocate_few`` for large counts: by binomials, topic after topic."""
-    n = theta.shape[1]
-    total = cell_rate(d, v, theta, phi_by_column)
-    left = total
-    last = 0
+def allocate_many(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
+    """``allocate_few`` for large counts: binomials, largest product first, until few tokens are left."""
+    n = np.uint64(theta.shape[1])
     for k in range(n):
-        weight = theta[d, k] * phi_by_column[v, k]
-        if total <= 0.0:
-            share = 1.0 / (n - k)
-        elif weight > 0.0:
-            share = weight / left if weight < left else 1.0
-            left -= weight
-        else:
-            continue
-        last = k
-        drawn, stream = binomial(stream, count, share)
-        row_topic[d, k] += drawn
-        column_topic[v, k] += drawn
+        scratch[k] = theta[d, k] * phi_by_column[v, k]
+    largest, left = _largest_and_sum(scratch, n)
+    if left <= 0.0:
+        # All products have underflowed, and count as equal.
+        for k in range(n):
+            scratch[k] = 1.0
+        left = np.float64(n)
+    while count > FEW_TOKENS:
+        drawn, stream = binomial(stream, count, scratch[largest] / left)
+        row_topic[d, largest] += drawn
+        column_topic[v, largest] += drawn
         count -= drawn
-        if count == 0:
-            return stream
-    row_topic[d, last] += count  # rounding again: the rest belongs to the last positive product
-    column_topic[v, last] += count
+        scratch[largest] = 0.0
+        largest, left = _largest_and_sum(scratch, n)
+    for _ in range(count):
+        u, stream = uniform(stream)
+        point = u * left
+        # The last positive product, if rounding leads past the end.
+        chosen, next_one = largest, _ZERO
+        while next_one < n and point >= 0.0:
+            chosen = next_one if scratch[next_one] > 0.0 else chosen
+            point -= scratch[next_one]
+            next_one += _ONE
+        row_topic[d, chosen] += 1
+        column_topic[v, chosen] += 1
     return stream
+
+
+@inlined
+def _largest_and_sum(weights, n):
+    """Summed anew every time: with a single weight left, its share is 1 without rounding."""
+    largest, total = _ZERO, 0.0
+    for k in range(n):
+        largest = np.uint64(k) if weights[k] > weights[largest] else largest
+        total += weights[k]
+    return largest, total
 
 
 @compiled
 def allocate(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
     """Either way. A loop over many cells asks for itself: two ways in one place make it slower."""
     if count > FEW_TOKENS:
-        return allocate_many(stream, d, v, count, theta, phi_by_column, row_topic, column_topic)
+        return allocate_many(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic)
     return allocate_few(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic)

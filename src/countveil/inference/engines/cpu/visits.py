@@ -92,4 +92,4 @@ def visit_cells(
             place = aside[i]
             d, v = rows[begin + place], columns[begin + place]
             stream = open_stream(seed, chain, sweep, steps.VISITED_MANY, cells[place])
-            allocate_many(stream, d, v, counts[i], theta, phi, row_topic, column_topic)
+            allocate_many(stream, d, v, counts[i], theta, phi, scratch, row_topic, column_topic)

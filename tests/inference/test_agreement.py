@@ -34,7 +34,9 @@ def deviations(first, second):
 TRUE = np.array([[12, 0, 3, 0, 1], [9, 1, 2, 0, 0], [0, 7, 0, 5, 0], [1, 9, 0, 6, 2]])
 
 
-@pytest.mark.parametrize("rho", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "rho", [pytest.param(0.5, marks=pytest.mark.long), 1.0, pytest.param(3.0, marks=pytest.mark.long)]
+)
 def test_exact_and_bessel_reach_the_same_posterior(rho):
     release = cv.simulate_release(TRUE, alpha=np.exp(-rho), seed=SEED)
     model = cv.TopicModel(2, shape=0.5)

@@ -360,7 +360,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+#: Of the power checks, which take their time, those of every `make test`.
+QUICK = ("diagonal not left out", "prior shape 20 % off", "noise 30 % off, fibers")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in WRONG]
+)
 def test_the_joint_test_catches(name):
     case, wrong = WRONG[name]
     functions = functions_of(CASES[case])

@@ -141,7 +141,7 @@ def _read(
     name: str, data: Any, posterior: Posterior, labels: Any
 ) -> PrivateCounts | CombinedReleases | PlainCounts:
     if not isinstance(data, PrivateCounts | CombinedReleases):
-        data = read_plain_counts(data, labels)
+        data = read_plain_counts(data, labels, name)
     elif labels is not None:
         raise ValueError("labels: expected None for a release, which has its own, got labels")
     _check_columns(posterior, data, name)

@@ -164,6 +164,32 @@ def test_a_fit_with_unknown_noise_is_a_posterior_of_the_model(tmp_path):
     assert np.array_equal(same.tree["posterior"]["alpha"], posterior.tree["posterior"]["alpha"])
 
 
+ANSWERS = {
+    "topics": (TopicModel(2), (6, 6), ["topics", "memberships"]),
+    "factorization": (cv.Factorization("dk,kv->dv", k=2), (6, 6), ["topics", "memberships", "components"]),
+    "communities": (CommunityModel(2), (6, 6), ["memberships", "blocks", "to_networkx"]),
+    "tensor": (cv.TensorModel(rank=2), (6, 3, 4), ["components"]),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_wrapped_model_answers_all_it_could_alone(name, tmp_path):
+    model, shape, methods = ANSWERS[name]
+    values = np.random.default_rng(SEED).integers(-2, 6, shape)
+    release = cv.PrivateCounts(values, alpha=0.5, keep_negative=True)
+    posterior = cv.fit(UnknownNoise(model), release, sweeps=20, seed=SEED, progress=False)
+    alone = cv.fit(model, release, sweeps=20, seed=SEED, progress=False)
+    posterior.save(tmp_path / "run.zarr")
+    for one in (posterior, cv.load_posterior(tmp_path / "run.zarr")):
+        for method in methods:
+            assert type(getattr(one, method)()) is type(getattr(alone, method)())
+        for what in {"topics", "memberships", "blocks"} & set(methods):
+            table, expected = one.to_dataframe(what), alone.to_dataframe(what)
+            assert table.columns.tolist() == expected.columns.tolist()
+            assert len(table) == len(expected)
+        assert set(one.summary(2).index) == {*alone.summary(2).index, "alpha"}
+
+
 def test_hiding_cells_keeps_what_is_needed_where_negatives_were_kept():
     hidden = simulated(0.4, keep_negative=True).hide((np.arange(60), np.arange(60) % 40))
     posterior = cv.fit(UnknownNoise(TopicModel(3)), hidden, sweeps=200, seed=SEED, progress=False)

@@ -60,6 +60,87 @@ def test_mean_over_the_kept_draws(posterior):
         assert abs(float(found["positive"][d, v]) - (1 - zero.mean())) < 5 * error
 
 
+# Two kept draws, (rate, alpha) of each far apart, by released value.
+ALPHAS = (0.125, 0.75)
+INFERRED = [
+    (-3, (5.0, 8.0)),
+    (0, (2.0, 3.0)),
+    (1, (2.0, 3.0)),
+    (6, (3.0, 2.0)),
+    (6, (9.0, 14.0)),
+    (40, (20.0, 30.0)),
+]
+
+
+@pytest.fixture(scope="module")
+def inferred(with_draws):
+    """Two draws with known rates, each with its own alpha; the last row is missing."""
+    cases = [*INFERRED, (0, (5.0, 5.0))]
+    values = np.repeat([[x] for x, _ in cases], WIDTH, axis=1)
+    mask = np.zeros(values.shape, dtype=bool)
+    mask[-1] = True
+    model, release = cv.UnknownNoise(cv.TopicModel(1)), cv.PrivateCounts(values, alpha=0.5, mask=mask)
+    fitted = cv.fit(model, release, sweeps=2, burn_in=0, thin=1, chains=1, seed=SEED, progress=False)
+    theta = np.array([rates for _, rates in cases]).T[None, :, :, None]
+    return with_draws(fitted, theta=theta, phi=np.ones((1, 2, 1, WIDTH)), alpha=np.array([ALPHAS]))
+
+
+def mixture(x, rates, alphas):
+    """P(y | x) = mean over the draws of Poisson(y; mu) alpha**abs(x - y), each over its sum; y < 200."""
+    y = np.arange(200)
+    each = [
+        stats.poisson.pmf(y, mu) * alpha ** np.abs(x - y) for mu, alpha in zip(rates, alphas, strict=True)
+    ]
+    return np.mean([weights / weights.sum() for weights in each], axis=0)
+
+
+def one_of_both(posterior, row):
+    """In every cell the count of one draw, taken at random: the limits of two are both."""
+    found = posterior.true_counts(rows=[row])
+    low, high = found["low"].to_numpy()[0], found["high"].to_numpy()[0]
+    assert np.array_equal(low + high, 2 * found["mean"].to_numpy()[0])
+    return np.where(np.random.default_rng(SEED + row).random(WIDTH) < 0.5, low, high)
+
+
+@pytest.mark.parametrize("row", range(len(INFERRED)))
+def test_where_alpha_was_inferred_every_draw_goes_with_its_own(inferred, row):
+    x, rates = INFERRED[row]
+    wrong_alphas = {
+        "their mean": [np.mean(ALPHAS)] * 2,
+        "those of other draws": ALPHAS[::-1],
+        "10 % off": [1.1 * alpha for alpha in ALPHAS],
+    }
+    law, drawn = mixture(x, rates, ALPHAS), one_of_both(inferred, row)
+    assert fits(discrete_pvalue(drawn, lambda k: np.cumsum(law)[k]))
+    for name, alphas in wrong_alphas.items():
+        cdf = np.cumsum(mixture(x, rates, alphas))
+        assert rejects(discrete_pvalue(drawn, lambda k, cdf=cdf: cdf[k])), name
+    # Both draws of all cells: their mean is at least as sure as that of as many counts from the mixture.
+    y, mean = np.arange(len(law)), float(inferred.true_counts(rows=[row])["mean"].mean())
+    error = np.sqrt((y**2 @ law - (y @ law) ** 2) / (2 * WIDTH))
+    assert abs(mean - y @ law) < 5 * error
+    assert abs(mean - y @ mixture(x, rates, wrong_alphas["their mean"])) > 5 * error
+
+
+def test_a_missing_count_does_not_depend_on_alpha(inferred):
+    drawn = one_of_both(inferred, len(INFERRED))
+    assert fits(discrete_pvalue(drawn, stats.poisson(5.0).cdf))
+    assert rejects(discrete_pvalue(drawn, stats.poisson(5.5).cdf))
+
+
+def test_a_saved_run_has_the_alpha_of_every_draw(tmp_path, with_draws):
+    release = cv.PrivateCounts([[9, -1, 4], [-3, 2, 0], [6, 5, -1]], alpha=0.5)
+    model = cv.UnknownNoise(cv.TopicModel(1, shape=2.0))
+    posterior = cv.fit(model, release, sweeps=400, thin=1, seed=SEED, progress=False)
+    posterior.save(tmp_path / "run.zarr")
+    loaded = cv.load_posterior(tmp_path / "run.zarr")
+    found = posterior.true_counts()
+    assert loaded.true_counts().equals(found)
+    draws = {name: values.to_numpy() for name, values in loaded.tree["posterior"].data_vars.items()}
+    draws["alpha"] = np.full_like(draws["alpha"], draws["alpha"].mean())
+    assert not with_draws(loaded, **draws).true_counts().equals(found)
+
+
 def test_counts_are_not_rates(known):
     """E[y | x] and E[mu | x] differ; the rate of these cells is 2 whatever was released."""
     row = CASES.index((6, 2.0, 2.0))

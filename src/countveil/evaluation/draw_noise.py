@@ -27,7 +27,4 @@ def observed_by(
 
 def rho_of_draws(posterior: Posterior) -> np.ndarray | None:
     """-log(alpha) of every draw, (draws), where alpha was inferred; else None: the release says it."""
-    found = posterior.tree["posterior"]
-    if "alpha" not in found or "alpha" in posterior._state_type._fields:
-        return None
-    return -np.log(found["alpha"].to_numpy().reshape(-1))
+    return posterior._rho_of_draws

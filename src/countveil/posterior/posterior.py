@@ -217,7 +217,8 @@ class Posterior(KeptDraws):
         This is not the posterior of the rates: given the release, E[count] and E[rate] differ. A run by the
         naive method takes the clamped release for the truth, and says so here. Cells that the model leaves out
         (the diagonal of a network without self-loops) have count 0; a pair of an undirected network has one count,
-        above the diagonal and below. Beyond two axes ``columns`` is a tuple of choices.
+        above the diagonal and below. Where alpha was inferred every draw goes with its own. Beyond two axes
+        ``columns`` is a tuple of choices.
         """
         interval, kept = check_interval(interval), self._with_model("true_counts")
         if self._data is None:
@@ -232,7 +233,7 @@ class Posterior(KeptDraws):
             raise ValueError(f"rows, columns: expected at most {most:,} cells, got {len(r) * len(c):,}")
         naive = self.settings["method"] == "naive"
         data = observe(modelled_part(self.model, self._data), as_plain=naive)
-        found = summarize_counts(kept, data, self._seed, r, c, tails_of(interval))
+        found = summarize_counts(kept, data, self._seed, r, c, tails_of(interval), self._rho_of_draws)
         dims = free_names(self._axes, names)
         arrays = {n: (dims, values.reshape(chosen.shape)) for n, values in zip(names, found, strict=True)}
         return xr.Dataset(arrays, self._coordinates(dims, *chosen.places), {"interval": interval})
@@ -337,6 +338,15 @@ class Posterior(KeptDraws):
         """The order of the components in every draw, where something else than these draws decides it."""
         found = None if self._shared_order is None else self._shared_order()
         return fixed_places(self.model, self.n_draws) if found is None else found
+
+    @property
+    def _rho_of_draws(self) -> np.ndarray | None:
+        """-log(alpha) of every draw, (draws), where alpha was inferred; else None: the release says it."""
+        found = self.tree["posterior"]
+        # A model may have a field of that name, which is no noise.
+        if "alpha" not in found or "alpha" in self._state_type._fields:
+            return None
+        return -np.log(found["alpha"].to_numpy().reshape(-1))
 
     @property
     def _has_topics(self) -> bool:

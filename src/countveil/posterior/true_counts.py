@@ -37,12 +37,17 @@ def summarize_counts(
     rows: np.ndarray,
     columns: np.ndarray,
     tails: tuple[float, float],
+    rho_of_draws: np.ndarray | None = None,
 ) -> CountSummary:
-    """Draw the counts of the chosen cells, rows by rows, and summarize the draws."""
+    """Draw the counts of the chosen cells, rows by rows, and summarize the draws.
+
+    ``rho_of_draws`` is -log(alpha) of every draw where alpha was inferred; else the data say it.
+    """
     size = (len(rows), len(columns))
     found = CountSummary(np.empty(size), np.empty(size, int), np.empty(size, int), np.empty(size))
     for block in blocks_of(len(rows), len(kept) * len(columns)):
-        drawn = _draws(kept, data, seed, rows[block], columns).reshape(len(kept), -1, len(columns))
+        drawn = _draws(kept, data, seed, rows[block], columns, rho_of_draws)
+        drawn = drawn.reshape(len(kept), -1, len(columns))
         outside = kept.cells.outside(rows[block], columns)
         if outside is not None:
             drawn[:, outside] = 0
@@ -59,6 +64,7 @@ def _draws(
     seed: int,
     rows: np.ndarray,
     columns: np.ndarray,
+    rho_of_draws: np.ndarray | None,
 ) -> np.ndarray:
     """(draws, cells): a pair of an undirected network is one cell, wherever it is asked for."""
     at, across = kept.cells.counted_at(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
@@ -67,8 +73,10 @@ def _draws(
     draw_cells = _draw_cells if values.ndim == 1 else _draw_repeated_cells
     drawn = np.empty((len(kept), len(cells)), dtype=np.int64)
     places = np.ndindex(*kept.sizes)
-    for out, place, rates in zip(drawn, places, _rates(kept, rows, columns), strict=True):
-        draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), rho, out)
+    for s, (place, rates) in enumerate(zip(places, _rates(kept, rows, columns), strict=True)):
+        # Rates and alpha of one draw belong together: only so are the counts a mixture over the draws.
+        noise = rho if rho_of_draws is None else np.full(rho.shape, rho_of_draws[s])
+        draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), noise, drawn[s])
     return drawn
 
 

@@ -71,7 +71,8 @@ def running_sums(typing_context: Any, left: Any, i: Any, right: Any, j: Any, out
 def sums_of_rows(typing_context: Any, weights: Any, i: Any, matrix: Any, out: Any) -> Any:
     """``sums_of_rows(weights, i, matrix, out)``: out[c] = sum_k weights[i, k] * matrix[k, c], k after k.
 
-    The columns of ``matrix`` are whole vectors, eight and eight (pad it with zeros), and ``out`` is as long.
+    The columns of ``matrix`` are whole vectors, eight and eight (pad it with zeros), and ``out`` is as long. It may
+    have fewer rows than ``weights`` has columns: the weights beyond are left out.
     """
     _check(weights, matrix)
 
@@ -81,7 +82,8 @@ def sums_of_rows(typing_context: Any, weights: Any, i: Any, matrix: Any, out: An
         )
         n_rows, n_columns = cgutils.unpack_tuple(builder, right.shape)
         integer = n_rows.type
-        row = builder.gep(left.data, [builder.mul(arguments[1], n_rows)])
+        n_weights = cgutils.unpack_tuple(builder, left.shape)[1]
+        row = builder.gep(left.data, [builder.mul(arguments[1], n_weights)])
         zero, one = ir.Constant(integer, 0), ir.Constant(integer, 1)
 
         def vector_at(pointer: Any, place: Any) -> Any:

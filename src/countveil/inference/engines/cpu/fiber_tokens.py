@@ -52,7 +52,7 @@ def lay_out_fibers(boost, limit, totals, ends, crowded):
     n_crowded, end = 0, 0.0
     for f in range(len(ends)):
         expected = boost * totals[f]
-        is_crowded = not expected <= limit  # nor is it where boost has overflowed and the total is zero
+        is_crowded = not expected <= limit  # so is inf * 0, where boost has overflowed
         crowded[n_crowded] = f
         n_crowded += is_crowded
         end += 0.0 if is_crowded else expected
@@ -70,8 +70,8 @@ def scatter(stream, ends, room):
     at, n_points = 0.0, np.int64(0)
     room.points[0] = length
     while at < length:
-        # Gaps are exponential: most likely enough of them, at once.
-        n = np.int64(length - at + 3.0 * math.sqrt(length - at)) + 2
+        # Gaps are exponential: probably enough of them, at once.
+        n = np.int64(length - at + math.sqrt(length - at)) + 2
         if n_points + n > len(room.points):
             larger = token_room(2 * (n_points + n))
             larger.points[:n_points] = room.points[:n_points]

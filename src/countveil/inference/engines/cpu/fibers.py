@@ -87,7 +87,7 @@ class CpFibers:
         last = others.pop()
         for factor in others:
             middle = (middle[:, None] * factor).reshape(-1, middle.shape[1])
-        factors = _factors(first, middle, last)
+        factors = _factors(first, middle, last, self._model.n_topics)
         of_first = np.zeros(first.shape, dtype=np.int64)
         of_middle = np.zeros((row_work.threads, *middle.shape), dtype=np.int64)
         of_last = np.zeros((row_work.threads, *last.shape), dtype=np.int64)
@@ -110,12 +110,14 @@ class CpFibers:
 class Factors(NamedTuple):
     """The factors as compiled code needs them, and what tokens need of the last axis."""
 
-    first: np.ndarray  # (rows, components)
+    first: np.ndarray  # (rows, components and zeros up to whole vectors)
     middle: np.ndarray  # (fibers of a row, components)
     last: np.ndarray  # (length of a fiber, components)
-    last_by_component: np.ndarray  # the same, (components, length of a fiber and zeros up to whole vectors)
+    last_by_component: (
+        np.ndarray
+    )  # the same, (components but for zeros, length and zeros up to whole vectors)
     weights: np.ndarray  # (fibers of a row, components): g_fk H_k
-    weights_by_component: np.ndarray  # the same, (components, fibers and zeros)
+    weights_by_component: np.ndarray  # the same, (components but for zeros, fibers and zeros)
     keep: np.ndarray  # (components, length): an alias table for every component
     other: np.ndarray  # int32, likewise
 
@@ -128,12 +130,13 @@ def _padded(factor: np.ndarray) -> np.ndarray:
     return padded
 
 
-def _factors(first: np.ndarray, middle: np.ndarray, last: np.ndarray) -> Factors:
+def _factors(first: np.ndarray, middle: np.ndarray, last: np.ndarray, n_components: int) -> Factors:
     keep, other = np.empty(last.T.shape), np.empty(last.T.shape, dtype=np.int32)
     mass = np.empty(len(keep))
     _build(np.ascontiguousarray(last.T), keep, other, mass)
     weights = middle * mass
-    return Factors(first, middle, last, _padded(last.T), weights, _padded(weights.T), keep, other)
+    by_component = (_padded(each.T[:n_components]) for each in (last, weights))
+    return Factors(first, middle, last, next(by_component), weights, next(by_component), keep, other)
 
 
 @compiled

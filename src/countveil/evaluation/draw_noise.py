@@ -23,8 +23,3 @@ def observed_by(
     if robust is not None and isinstance(observations, Observations) and not observations.noisy:
         return observations._replace(row_rho=np.full(observations.n_rows, -np.log(robust)))
     return observations
-
-
-def rho_of_draws(posterior: Posterior) -> np.ndarray | None:
-    """-log(alpha) of every draw, (draws), where alpha was inferred; else None: the release says it."""
-    return posterior._rho_of_draws

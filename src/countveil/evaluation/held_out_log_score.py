@@ -9,7 +9,6 @@ import numpy as np
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.contents import row_indices
 from countveil.evaluation.cell_places import cell_places
-from countveil.evaluation.draw_noise import rho_of_draws
 from countveil.evaluation.log_likelihood import cell_draws
 from countveil.inference.cells_at import cells_at, seen
 from countveil.inference.modelled_part import modelled_part
@@ -74,7 +73,7 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
     if not known.any():
         raise ValueError("data: expected values of cells that were missing in the fit, got none")
     rows, columns, values, noise = (each[known] for each in (rows, columns, values, noise))
-    rho = rho_of_draws(posterior)
+    rho = posterior._rho_of_draws
     total = 0.0
     for part in blocks_of(len(rows), 1):
         chosen = (each[part] for each in (rows, columns, values, noise))

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from countveil.evaluation.cell_places import cell_places
-from countveil.evaluation.draw_noise import observed_by, rho_of_draws
+from countveil.evaluation.draw_noise import observed_by
 from countveil.inference.cells_at import cells_at, seen
 from countveil.inference.engines.cpu.rows import MISSING, open_row
 from countveil.inference.observations import Observations
@@ -74,7 +74,7 @@ def log_likelihood(posterior: Posterior, *, by: str = "row", cells: Any = None) 
         raise ValueError(
             "log_likelihood: expected the counts of this run, got none: plain counts are not saved"
         )
-    data, rho = observed_by(posterior, posterior._data), rho_of_draws(posterior)
+    data, rho = observed_by(posterior, posterior._data), posterior._rho_of_draws
     name = "counts" if posterior.release is None else "released"
     if cells is None:
         values = _by_row(kept, data, rho)

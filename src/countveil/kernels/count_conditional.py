@@ -72,9 +72,9 @@ def draw_count_scaled(stream, x, mu, rho, z, w):
 
 @inlined
 def draw_count_at(u, stream, x, mu, rho, z, w):
-    """``draw_count_scaled`` for a caller who has looked at a uniform already: 0 if u >= z (x <= 0: u >= w).
+    """``draw_count_scaled`` where the first uniform, u, was drawn by the caller, for many cells at once.
 
-    Without that look the law would be the same; with it, most cells need no stream of their own.
+    The count is 0 if u >= z (for x <= 0, if u >= w), so that a caller may settle most cells by that look alone.
     """
     if mu <= 0.0:
         return np.int64(0), stream

@@ -182,31 +182,6 @@ class FactorModel(ABC):
         )
         return TopicState(theta.reshape(len(theta), -1), phi.reshape(-1, layout.size(layout.group)).T)
 
-    @property
-    def is_cp(self) -> bool:
-        """Whether every axis has a factor of its own, and one summed index is all that joins them."""
-        return self._spec.per_axis is not None
-
-    def axis_factors(self, state: Any) -> list[np.ndarray]:
-        """The factors of the CP form in the order of the axes, each (axis, component)."""
-        spec = self._spec
-        assert spec.per_axis is not None
-        held = dict(zip(spec.factors, state, strict=True))
-        return [
-            to_letters(held[name], spec.term(name), axis + spec.latent)
-            for axis, name in zip(spec.output, spec.per_axis, strict=True)
-        ]
-
-    def tokens_of_factors(self, of_axes: list[np.ndarray]) -> list[np.ndarray]:
-        """What belongs to ``axis_factors``, in the order and the shape of the factors themselves."""
-        spec = self._spec
-        assert spec.per_axis is not None
-        found = {
-            name: to_letters(array, axis + spec.latent, spec.term(name))
-            for axis, name, array in zip(spec.output, spec.per_axis, of_axes, strict=True)
-        }
-        return [found[name] for name in spec.factors]
-
     def observed(
         self, missing_starts: np.ndarray, missing_columns: np.ndarray, shape: tuple[int, ...]
     ) -> FactorSums:

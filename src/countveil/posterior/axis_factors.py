@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from countveil.models.cp_form import is_cp
 from countveil.models.factor_model import FactorModel
 
 
 def has_axis_factors(model: Any) -> bool:
     """Whether it is a matrix factorization such as ``dk,kv->dv``, or the CP form of a tensor."""
-    return isinstance(model, FactorModel) and model._spec.per_axis is not None
+    return isinstance(model, FactorModel) and is_cp(model)
 
 
-def axis_factors(model: FactorModel, fields: Mapping[Any, Any]) -> list[np.ndarray]:
+def axis_draws(model: FactorModel, fields: Mapping[Any, Any]) -> list[np.ndarray]:
     """For every axis its factor as (draws of all chains, length of the axis, components)."""
     spec, found = model._spec, []
     assert spec.per_axis is not None

@@ -23,7 +23,7 @@ from countveil.models.parameters import whole_number
 from countveil.posterior.aligned_communities import AlignedCommunities
 from countveil.posterior.aligned_components import AlignedComponents
 from countveil.posterior.aligned_topics import AlignedTopics
-from countveil.posterior.axis_factors import axis_factors, fixed_places, has_axis_factors
+from countveil.posterior.axis_factors import axis_draws, fixed_places, has_axis_factors
 from countveil.posterior.axis_names import free_names
 from countveil.posterior.chosen_cells import chosen_cells
 from countveil.posterior.components import Components
@@ -315,7 +315,7 @@ class Posterior(KeptDraws):
         if isinstance(self.model, TopicModel):
             theta, phi = self._draws("theta", "phi")
             return AlignedTopics(theta, phi, self._axes)
-        theta, phi = axis_factors(self.model, self.tree["posterior"].to_dataset())
+        theta, phi = axis_draws(self.model, self.tree["posterior"].to_dataset())
         return AlignedTopics(theta, np.swapaxes(phi, 1, 2), self._axes, self._order)
 
     @cached_property
@@ -330,7 +330,7 @@ class Posterior(KeptDraws):
             *factors, core = self._draws(*self.model._spec.factors)
             return AlignedComponents(factors, core, self._axes)
         order = self._alignment.alignment.order if self._has_topics else self._order
-        factors = axis_factors(self.model, self.tree["posterior"].to_dataset())
+        factors = axis_draws(self.model, self.tree["posterior"].to_dataset())
         return AlignedComponents(factors, None, self._axes, order)
 
     @property

@@ -16,7 +16,7 @@ from countveil.models import CommunityModel, SharedFactors
 from countveil.models.joined_indices import JoinedIndex
 from countveil.posterior.aligned_communities import community_traffic
 from countveil.posterior.alignment import in_order, shares_of
-from countveil.posterior.axis_factors import axis_factors, fixed_places, has_axis_factors
+from countveil.posterior.axis_factors import axis_draws, fixed_places, has_axis_factors
 
 
 class SharedOrder:
@@ -52,7 +52,7 @@ class SharedOrder:
                 masses.append(shares_of(traffic.sum(axis=1)))
                 weights["theta"] = _distributions(theta)
                 continue
-            factors = axis_factors(model, self._fields)
+            factors = axis_draws(model, self._fields)
             known = fixed_places(model, len(factors[0]))
             if known is not None:
                 return known

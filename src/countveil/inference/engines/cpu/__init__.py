@@ -18,7 +18,8 @@ Their compiled parts:
 ``rows``           what all of them do with a row: open it, draw its counts, add up its tokens
 ``codes``          the release as one byte per cell: what was released where a token falls?
 ``plan``           which columns to visit and which to reach by proposed tokens
-``word_tables``    alias tables from which tokens draw their column
+``word_tables``    tables from which tokens draw their column, small where the weight is
+``alias_tables``   the same in their plain form, where columns are few
 ``visited_cells``  cells to visit, in an order that keeps their factors in the cache
 ``visits``         the true counts of visited cells, a few hundred at a time
 ``crowded_rows``   rows that expect more tokens than they have cells: cell by cell

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.inference.engines.cpu.alias_tables import alias_tables
 from countveil.inference.engines.cpu.cell_products import LANES, sums_of_rows
 from countveil.inference.engines.cpu.codes import code_matrix, open_codes
 from countveil.inference.engines.cpu.counters import added_up
@@ -39,9 +40,9 @@ from countveil.inference.engines.cpu.fiber_tokens import (
 from countveil.inference.engines.cpu.rows import scratch_size
 from countveil.inference.observations import Observations
 from countveil.kernels import steps
-from countveil.kernels.alias import build_alias
 from countveil.kernels.compiled import compiled
 from countveil.kernels.philox import open_stream
+from countveil.models.cp_form import axis_factors, is_cp, tokens_of_factors
 from countveil.models.factor_model import FactorModel, FactorSums
 from countveil.models.row_work import RowWork
 from countveil.models.sweep_key import SweepKey
@@ -58,7 +59,7 @@ _HIGHEST_RHO = 2.5
 
 def fibers_pay(model: FactorModel, observations: Observations, shape: tuple[int, ...]) -> bool:
     """Whether this engine serves the model, and is the faster one. It depends on the data alone."""
-    if not model.is_cp or len(shape) < 3 or not observations.noisy:
+    if not is_cp(model) or len(shape) < 3 or not observations.noisy:
         return False
     rho = observations.cell_rho if len(observations.cell_rho) else observations.row_rho
     return bool(rho.max() <= _HIGHEST_RHO) and shape[0] * _LOOK < shape[-1] * model.n_topics * _ENTRY
@@ -83,11 +84,11 @@ class CpFibers:
     def sums(self, state: Any, key: SweepKey, row_work: RowWork) -> FactorSums:
         """Draw all true counts: the tokens of every factor."""
         data = self._data
-        first, middle, *others = (_padded(factor) for factor in self._model.axis_factors(state))
+        first, middle, *others = (_padded(factor) for factor in axis_factors(self._model, state))
         last = others.pop()
         for factor in others:
             middle = (middle[:, None] * factor).reshape(-1, middle.shape[1])
-        factors = _factors(first, middle, last, self._model.n_topics)
+        factors = _factors(first, middle, last, self._model.n_topics, row_work)
         of_first = np.zeros(first.shape, dtype=np.int64)
         of_middle = np.zeros((row_work.threads, *middle.shape), dtype=np.int64)
         of_last = np.zeros((row_work.threads, *last.shape), dtype=np.int64)
@@ -103,7 +104,7 @@ class CpFibers:
         axes = range(between.ndim - 1)
         of_axes = [between.sum(axis=tuple(b for b in axes if b != a)) for a in axes]
         n = self._model.n_topics
-        tokens = self._model.tokens_of_factors([a[:, :n] for a in (of_first, *of_axes, added_up(of_last))])
+        tokens = tokens_of_factors(self._model, [a[:, :n] for a in (of_first, *of_axes, added_up(of_last))])
         return self._observed._replace(tokens=tokens)
 
 
@@ -130,20 +131,15 @@ def _padded(factor: np.ndarray) -> np.ndarray:
     return padded
 
 
-def _factors(first: np.ndarray, middle: np.ndarray, last: np.ndarray, n_components: int) -> Factors:
-    keep, other = np.empty(last.T.shape), np.empty(last.T.shape, dtype=np.int32)
-    mass = np.empty(len(keep))
-    _build(np.ascontiguousarray(last.T), keep, other, mass)
-    weights = middle * mass
-    by_component = (_padded(each.T[:n_components]) for each in (last, weights))
-    return Factors(first, middle, last, next(by_component), weights, next(by_component), keep, other)
-
-
-@compiled
-def _build(weights, keep, other, mass):
-    work = np.empty(weights.shape[1], dtype=np.int32)
-    for k in range(len(weights)):
-        mass[k] = build_alias(weights[k], keep[k], other[k], work)
+def _factors(
+    first: np.ndarray, middle: np.ndarray, last: np.ndarray, n_components: int, row_work: RowWork
+) -> Factors:
+    tables = alias_tables(last.T, row_work)
+    weights = middle * tables.mass
+    last_by_component, weights_by_component = (_padded(each.T[:n_components]) for each in (last, weights))
+    return Factors(
+        first, middle, last, last_by_component, weights, weights_by_component, tables.keep, tables.other
+    )
 
 
 @compiled

@@ -14,12 +14,13 @@ import math
 
 import numpy as np
 
+from countveil.inference.engines.cpu.alias_tables import alias_tables
 from countveil.inference.engines.cpu.crowded_rows import TOKENS_PER_VISIT, is_crowded
 from countveil.inference.engines.cpu.rows import allocate, cell_rate, scratch_size
 from countveil.inference.repeated_cells import gather
 from countveil.inference.repeated_observations import RepeatedObservations
 from countveil.kernels import steps
-from countveil.kernels.alias import build_alias, draw_alias
+from countveil.kernels.alias import draw_alias
 from countveil.kernels.compiled import compiled
 from countveil.kernels.multinomial import multinomial
 from countveil.kernels.philox import open_stream
@@ -52,7 +53,7 @@ class TopicRepeated:
         """The sums of allocated tokens of one sweep."""
         data = self._data
         phi = np.ascontiguousarray(state.phi.T)
-        keep, other, mass = _tables(state.phi, row_work)
+        keep, other, mass = alias_tables(state.phi, row_work)
         row_topic = np.zeros(state.theta.shape, dtype=np.int64)
         column_topic = np.zeros((row_work.threads, *phi.shape), dtype=np.int64)
 
@@ -66,22 +67,6 @@ class TopicRepeated:
         row_work.run_with_worker(data.n_rows, rows)
         exposure = Exposure(data.missing_starts, data.missing_columns)
         return TopicSums(row_topic, column_topic.sum(axis=0), exposure)
-
-
-def _tables(phi: np.ndarray, row_work: RowWork) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """An alias table over the columns for every topic, and the sums of their weights."""
-    weights = np.ascontiguousarray(phi)
-    keep, other = np.empty(phi.shape), np.empty(phi.shape, dtype=np.int32)
-    mass = np.empty(len(phi))
-    row_work.run(len(phi), lambda start, stop: _build(start, stop, weights, keep, other, mass), small=1)
-    return keep, other, mass
-
-
-@compiled
-def _build(start, stop, weights, keep, other, mass):
-    work = np.empty(weights.shape[1], dtype=np.int32)
-    for k in range(start, stop):
-        mass[k] = build_alias(weights[k], keep[k], other[k], work)
 
 
 @compiled

@@ -17,16 +17,24 @@ from countveil.kernels.alias import build_alias, draw_alias
 from countveil.kernels.bessel import bessel, bessel_mode
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
 from countveil.kernels.binomial import binomial
-from countveil.kernels.count_conditional import count_mode, draw_count, draw_count_at, draw_count_directly
+from countveil.kernels.count_conditional import (
+    count_mode,
+    draw_count,
+    draw_count_at,
+    draw_count_directly,
+    few_count_at,
+    few_counts_at,
+)
+from countveil.kernels.elementary import exp_of, log_of
 from countveil.kernels.exponential import exponential
-from countveil.kernels.gamma import gamma, log_gamma
+from countveil.kernels.gamma import gamma, log_gamma, small_gamma_at
 from countveil.kernels.log_marginal import log_marginal, log_marginal_clamped
 from countveil.kernels.log_poisson import log_factorial_ratio, log_poisson
 from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.multinomial import categorical, multinomial
 from countveil.kernels.normal import normal
-from countveil.kernels.philox import open_stream
-from countveil.kernels.poisson import poisson, poisson_at
+from countveil.kernels.philox import next_word, open_stream
+from countveil.kernels.poisson import few_at, poisson, poisson_at
 from countveil.kernels.repeated_counts import (
     draw_count_repeated,
     log_marginal_repeated,
@@ -35,7 +43,7 @@ from countveil.kernels.repeated_counts import (
     sum_from_mode,
 )
 from countveil.kernels.uniform import uniform
-from countveil.kernels.uniforms import fill_first_uniforms, fill_uniforms
+from countveil.kernels.uniforms import fill_exponentials, fill_first_uniforms, fill_uniforms, fill_word_pairs
 
 SEED = 20260101
 THREADS = 24
@@ -48,12 +56,21 @@ def draw_after_a_look(stream, x, mu, rho):
     return draw_count_at(u, stream, x, mu, rho, mu * math.exp(rho), mu * math.exp(-rho))
 
 
+@numba.njit
+def small_gamma(stream, shape):
+    """``small_gamma_at`` begins with two words that its caller has drawn."""
+    a, stream = next_word(stream)
+    b, stream = next_word(stream)
+    return small_gamma_at(a, b, shape), stream
+
+
 # Samplers: (kernel, parameter sets); each thread draws from the stream of its own row.
 SAMPLERS = {
     "uniform": (uniform, [()]),
     "exponential": (exponential, [()]),
     "normal": (normal, [()]),
     "gamma": (gamma, [(1e-3, 1.0), (0.1, 2.0), (1.0, 1.0), (50.0, 3.0)]),
+    "small_gamma": (small_gamma, [(0.1,), (0.9,)]),
     "log_gamma": (log_gamma, [(1e-3, 1.0), (4.0, 2.0)]),
     "poisson": (poisson, [(1e-12,), (0.7,), (12.0,), (1e9,)]),
     "binomial": (binomial, [(0, 0.5), (3, 0.2), (100, 0.9), (1_000_000, 0.4)]),
@@ -74,7 +91,11 @@ FUNCTIONS = {
     "log_poisson": (log_poisson, [(0, 2.0), (3, 2.0), (10**6, 1e6)]),
     "log_factorial_ratio": (log_factorial_ratio, [(0, 4), (9, 2), (10**6, 10**6 - 7)]),
     "bessel_mode": (bessel_mode, [(0, 288.0), (7, 100.0)]),
+    "log_of": (log_of, [(1e-19,), (0.3,), (1.5,)]),
+    "exp_of": (exp_of, [(-700.0,), (-0.3,), (20.0,)]),
     "poisson_at": (poisson_at, [(0.5, 0.2), (0.1, 0.2), (0.9, 3.0)]),
+    "few_at": (few_at, [(0.5, 0.2), (0.1, 0.2), (0.9, 3.0), (0.3, 30.0)]),
+    "few_count_at": (few_count_at, [(0.1, 0.0, 0.2), (0.5, 3.0, 1.5), (0.9, 1.0, 1.9)]),
     "count_mode": (count_mode, [(3, 19.0, 2.6), (100, 19.0, 2.6)]),
     "log_marginal": (log_marginal, [(-2, 1.0, 1.0), (3, 2.0, 1.0), (40, 300.0, 0.1), (10**5, 1e5, 1e-3)]),
     "log_marginal_clamped": (log_marginal_clamped, [(0, 1.0, 1.0), (3, 2.0, 1.0)]),
@@ -105,7 +126,7 @@ def function_body(function, parameters):
 
 
 @numba.njit
-def array_body(i, weights, keep, other, work, counts, out):
+def array_body(i, weights, keep, other, work, words, more, counts, out):
     total = build_alias(weights, keep[i], other[i], work[i])
     stream = open_stream(SEED, 0, 0, 0, i)
     drawn, stream = draw_alias(stream, keep[i], other[i])
@@ -120,8 +141,14 @@ def array_body(i, weights, keep, other, work, counts, out):
     out[i, 4] = minus
     stream = fill_uniforms(stream, keep[i], len(weights))
     out[i, 5] = keep[i, 3]
-    fill_first_uniforms(SEED, 0, 0, 4, other[i], keep[i])
-    out[i, 6] = keep[i, 2]
+    fill_first_uniforms(SEED, 0, 0, 4, other[i], keep[i], more[i])
+    out[i, 6] = keep[i, 2] + more[i, 3]
+    few_counts_at(keep[i], weights, more[i])
+    out[i, 9] = more[i, 0] + more[i, 3]
+    stream = fill_exponentials(stream, keep[i], len(weights))
+    out[i, 7] = keep[i, 4]
+    fill_word_pairs(open_stream(SEED, 0, 0, 5, i), words[i, 0], words[i, 1])
+    out[i, 8] = words[i, 1, 2]
 
 
 @numba.njit
@@ -149,7 +176,16 @@ def array_arguments():
     n = len(WEIGHTS)
     scratch = [np.zeros((THREADS, n), dtype=np.int32) for _ in range(2)]
     counts = np.zeros((THREADS, n), dtype=np.int64)
-    return WEIGHTS, np.zeros((THREADS, n)), *scratch, counts, np.zeros((THREADS, 7))
+    words = np.zeros((THREADS, 2, n), dtype=np.uint64)
+    return (
+        WEIGHTS,
+        np.zeros((THREADS, n)),
+        *scratch,
+        words,
+        np.zeros((THREADS, n)),
+        counts,
+        np.zeros((THREADS, 10)),
+    )
 
 
 def on_cpu() -> dict[str, list[float]]:
@@ -178,10 +214,10 @@ def on_device() -> dict[str, list[float]]:
         go[1, THREADS](out)
 
     @cuda.jit
-    def go_arrays(weights, keep, other, work, counts, out):
+    def go_arrays(weights, keep, other, work, words, more, counts, out):
         i = cuda.grid(1)
         if i < out.shape[0]:
-            array_body(i, weights, keep, other, work, counts, out)
+            array_body(i, weights, keep, other, work, words, more, counts, out)
 
     @cuda.jit
     def go_repeated(released, noise, out):

@@ -9,7 +9,7 @@ from scipy import stats
 import countveil as cv
 from countveil.inference.engines.choose import choose_engine
 from countveil.inference.engines.cpu.cells import TopicCells
-from countveil.inference.engines.cpu.fiber_tokens import scatter, token_room
+from countveil.inference.engines.cpu.fiber_tokens import room_for, scatter, token_room
 from countveil.inference.engines.cpu.fibers import CpFibers
 from countveil.inference.engines.cpu.unfolded import Unfolded
 from countveil.kernels.compiled import compiled
@@ -227,7 +227,8 @@ def scattered(seed, n, ends, counts, places):
     """Numbers of points in every interval, n times; and where in the last interval its first point lay."""
     room = token_room(1)
     for i in range(n):
-        n_points, room, _ = scatter(open_stream(seed, 0, 0, 0, i), ends, room)
+        room = room_for(ends[-1], room)
+        n_points, _ = scatter(open_stream(seed, 0, 0, 0, i), ends, room.points, room.interval)
         places[i] = np.nan
         for a in range(n_points):
             interval = room.interval[a]

@@ -220,7 +220,8 @@ def taking_noise_for_counts(state, data, key):
 def with_a_wrong_scale_move(state, data, key):
     state = exact(state, data, key)
     theta, phi = state.theta.copy(), state.phi.T.copy()
-    trade_scale(*key._replace(chain=1), 1.5 * MODEL.shape, MODEL.rate, theta, phi)
+    wrong = (1.5 * MODEL.shape, MODEL.rate)
+    trade_scale(*key._replace(chain=1), 0, *wrong, *wrong, theta, phi)
     return TopicState(theta, phi.T)
 
 

@@ -10,7 +10,8 @@ from countveil.kernels.alias import build_alias, draw_alias
 from countveil.kernels.binomial import binomial
 from countveil.kernels.multinomial import categorical, multinomial
 from countveil.kernels.philox import open_stream
-from countveil.kernels.poisson import poisson
+from countveil.kernels.poisson import few_at, poisson, poisson_at
+from countveil.kernels.uniform import uniform
 from goodness_of_fit import SEED, discrete_pvalue, fits, rejects
 
 SIZE = 200_000
@@ -150,3 +151,20 @@ def test_alias_table_holds_the_weights_exactly():
             assert (handed[weights == 0] == 0).all()
         else:
             assert np.allclose(handed, 1 / n)
+
+
+@numba.njit
+def few_and_all(seed, n, mean):
+    few, drawn = np.empty(n), np.empty(n)
+    for i in range(n):
+        u, _ = uniform(open_stream(seed, 0, 0, 0, i))
+        few[i], drawn[i] = few_at(u, mean), poisson_at(u, mean)
+    return few, drawn
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e-12, 1e-3, 0.2, 1.0, 3.999, 4.0, 9.0])
+def test_small_draws_in_plain_arithmetic(mean):
+    few, drawn = few_and_all(np.uint64(SEED), 30_000, mean)
+    seen = few >= 0
+    assert np.array_equal(few[seen], drawn[seen])
+    assert np.array_equal(seen, drawn <= 8) if mean < 4 else not seen.any()

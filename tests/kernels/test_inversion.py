@@ -10,7 +10,7 @@ from scipy import stats
 from compiled_loop import draw_many
 from countveil.kernels.bessel import bessel
 from countveil.kernels.bessel_inversion import draw_count_by_bessel
-from countveil.kernels.count_conditional import draw_count, draw_count_at, draw_count_directly
+from countveil.kernels.count_conditional import draw_count, draw_count_at, draw_count_directly, few_count_at
 from countveil.kernels.exponential import exponential
 from countveil.kernels.philox import open_stream
 from countveil.kernels.uniform import uniform
@@ -24,11 +24,16 @@ RHOS = [1e-3, 0.1, 1.0, 3.0, 20.0]
 
 @numba.njit(error_model="numpy")
 def draw_after_a_look(stream, x, mu, rho):
-    """A caller who looks at a uniform first, and is done if it is not below the mean of the proposals."""
+    """A caller who looks at a uniform first, then makes the best of it, and only then draws."""
     u, stream = uniform(stream)
     z, w = mu * np.exp(rho), mu * np.exp(-rho)
-    if u >= (z if x > 0 else w):
+    mean = z if x > 0 else w
+    if not u < mean:
         return np.int64(0), stream
+    # Codes end at 254: so do the releases that a caller looks at.
+    y = few_count_at(u, min(max(x, 0), 254), mean)
+    if y >= 0.0:
+        return np.int64(y), stream
     return draw_count_at(u, stream, x, mu, rho, z, w)
 
 
@@ -87,6 +92,28 @@ def test_count_with_hardly_any_noise_is_the_release():
     for x in (1, 12, 13, 1_000_000):
         for draw in DRAWS:
             assert set(draw_many(draw, x, 1e6, 800.0, size=50, seed=SEED)) == {x}
+
+
+@numba.njit(error_model="numpy")
+def both_ways(seed, n, x, mu, rho):
+    few, drawn = np.empty(n), np.empty(n)
+    z, w = mu * np.exp(rho), mu * np.exp(-rho)
+    for i in range(n):
+        u, stream = uniform(open_stream(seed, 0, 0, 0, i))
+        few[i] = few_count_at(u, x, z if x > 0 else w)
+        drawn[i], stream = draw_count_at(u, stream, x, mu, rho, z, w)
+    return few, drawn
+
+
+def test_what_is_seen_in_the_uniform_is_what_is_drawn():
+    shares = []
+    for x, mu in itertools.product([0, 1, 2, 7, 254], [1e-9, 1e-3, 0.1, 0.3, 0.6, 1.0, 1.4, 3.0, 20.0]):
+        few, drawn = both_ways(np.uint64(SEED), 4000, x, mu, 1.0)
+        seen = few >= 0
+        assert (few[seen] == drawn[seen]).all(), (x, mu)
+        shares.append(seen.mean())
+    assert min(shares) == 0, "some must be drawn"
+    assert np.mean(shares) > 0.5, "what it is there for"
 
 
 @pytest.mark.parametrize("mu", [0.3, 4.0, 60.0])

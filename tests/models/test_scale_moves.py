@@ -52,7 +52,7 @@ def pair_after(priors, moved_with, replicates=8000):
             )
             if which:
                 before = np.einsum("ik,kjt->ijt", one, two)
-                trade_along(SweepKey(np.uint64(SEED), 0, i), 5, moved_with, (one.T, two))
+                trade_along(SweepKey(np.uint64(SEED), 0, i), 5, moved_with, (one, two.T))
                 np.testing.assert_allclose(np.einsum("ik,kjt->ijt", one, two), before, rtol=1e-9)
             found[which, i] = one[0, 0], one.sum(), two.sum()
     return min(stats.ks_2samp(*found[:, :, f]).pvalue for f in range(3))

@@ -92,7 +92,7 @@ def sweep_new_rows(
     row_work.run(
         len(new),
         lambda start, stop: draw_factor_rows(
-            *keys[0], steps.ROW_FACTOR, start, stop, prior.shape, prior.rate, tokens, exposure, new
+            *keys[0], steps.ROW_FACTOR, 0, start, stop, prior.shape, prior.rate, tokens, exposure, new
         ),
     )
     return new

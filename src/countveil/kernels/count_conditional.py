@@ -20,7 +20,7 @@ from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.exponential import exponential
 from countveil.kernels.hat import break_distance, propose
 from countveil.kernels.log_poisson import log_factorial_ratio
-from countveil.kernels.poisson import SEARCHED, poisson, poisson_at
+from countveil.kernels.poisson import SEARCHED, few_at, poisson, poisson_at
 from countveil.kernels.uniform import uniform
 
 _NEGLIGIBLE = 1e-18
@@ -78,20 +78,38 @@ def draw_count_at(u, stream, x, mu, rho, z, w):
     """
     if mu <= 0.0:
         return np.int64(0), stream
-    mean = w if x <= 0 else z
-    if mean < SEARCHED and (x <= 0 or z < x + 1.0):
-        y = poisson_at(u, mean)
-        if x <= 0 or y <= x:
+    if x <= 0:
+        if w < SEARCHED:
+            return poisson_at(u, w), stream
+        return poisson(stream, w)
+    if _is_steep(x, z, w):  # z > 1 here, so that no look has settled anything: u is as good as new
+        return _count_at_kink(u, stream, x, z, w)
+    if z < SEARCHED and z < x + 1.0:
+        y = poisson_at(u, z)
+        if y <= x:
             return y, stream
         v, stream = uniform(stream)
         if v < math.exp(-2.0 * rho * (y - x)):
             return y, stream
-    elif x <= 0:
-        return poisson(stream, w)
-    up, down = w / (x + 1.0), x / z
-    if up < _STEEP and down < _STEEP:
-        return _count_at_kink(stream, x, up, down)
-    return _directly(stream, x, mu, rho, z, w)
+    return _not_steep(stream, x, mu, rho, z, w)
+
+
+@inlined
+def few_count_at(u, x, mean):
+    """What ``draw_count_at`` makes of u, as a float, in arithmetic that a loop does for many cells at once.
+
+    The mean is z for x > 0, else w. -1 where it is not so easily seen.
+    """
+    y = few_at(u, mean)
+    stands = (y <= x) & (mean < x + 1.0) & (x >= _STEEP * mean)
+    return y if (x <= 0.0) | stands else -1.0
+
+
+@compiled
+def few_counts_at(uniforms, releases, means):
+    """``few_count_at`` for many cells, in the place of their means."""
+    for i in range(len(means)):
+        means[i] = few_count_at(uniforms[i], releases[i], means[i])
 
 
 @compiled
@@ -104,9 +122,14 @@ def draw_count_directly(stream, t, mu, rho):
 
 @compiled
 def _directly(stream, t, mu, rho, z, w):
-    up, down = w / (t + 1.0), t / z
-    if up < _STEEP and down < _STEEP:
-        return _count_at_kink(stream, t, up, down)
+    if _is_steep(t, z, w):
+        u, stream = uniform(stream)
+        return _count_at_kink(u, stream, t, z, w)
+    return _not_steep(stream, t, mu, rho, z, w)
+
+
+@compiled
+def _not_steep(stream, t, mu, rho, z, w):
     mode = count_mode(t, z, w)
     if mode <= 12:
         return _count_by_sum(stream, t, z, w, mode)
@@ -114,11 +137,17 @@ def _directly(stream, t, mu, rho, z, w):
 
 
 @inlined
-def _count_at_kink(stream, t, up, down):
-    """Both sides fall steeply from t, at least like powers of ``up`` and ``down``: those are the hat."""
+def _is_steep(t, z, w):
+    """Whether both sides fall steeply from t > 0."""
+    return (t < _STEEP * z) & (w < _STEEP * (t + 1.0))
+
+
+@inlined
+def _count_at_kink(u, stream, t, z, w):
+    """Both sides fall at least like powers of ``up`` and ``down`` from t: those are the hat."""
+    up, down = w / (t + 1.0), t / z
     above, below = up / (1.0 - up), down / (1.0 - down)
     while True:
-        u, stream = uniform(stream)
         u *= 1.0 + above + below
         if u < 1.0:
             return t, stream
@@ -137,6 +166,7 @@ def _count_at_kink(stream, t, up, down):
                 break
         if chance > v:
             return t + 1 + n_further if is_above else t - 1 - n_further, stream
+        u, stream = uniform(stream)
 
 
 @inlined

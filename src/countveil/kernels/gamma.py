@@ -14,44 +14,47 @@ from __future__ import annotations
 import math
 
 from countveil.kernels.compiled import compiled, inlined
-from countveil.kernels.exponential import exponential
-from countveil.kernels.normal import normal
-from countveil.kernels.uniform import uniform
+from countveil.kernels.elementary import exp_of, log_of
+from countveil.kernels.normal import normal_at
+from countveil.kernels.philox import next_word
+from countveil.kernels.uniform import from_word
 
 _INVERSE_E = math.exp(-1.0)
 #: What a draw that underflows becomes.
 SMALLEST = 2.2250738585072014e-308
+# As small as ``exp_of`` goes.
+_LOG_SMALLEST = -700.0
 
 
 @inlined
-def _gamma_from_one(stream, shape):
+def _gamma_from_one(a, b, stream, shape):
     """Gamma(shape, 1) for shape >= 1: x = d * (1 + c*Z)**3, accepted against the exact density."""
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
-        z, stream = normal(stream)
+        z, stream = normal_at(a, stream)
         v = 1.0 + c * z
         if v > 0.0:
             v = v * v * v
-            u, stream = uniform(stream)
+            u = from_word(b)
             square = z * z
             if u < 1.0 - 0.0331 * square * square:
                 return d * v, stream
             if math.log(u) < 0.5 * square + d * (1.0 - v + math.log(v)):
                 return d * v, stream
+        a, b, stream = _two_words(stream)
 
 
 @inlined
-def _log_gamma_below_one(stream, shape):
+def _log_gamma_below_one(a, b, stream, shape):
     """log Gamma(shape, 1) for shape < 1.
 
     The hat is x**(shape-1) up to 1 and exp(-x) beyond: p = u * (1 + shape/e) falls into one or the other part.
     """
     top = 1.0 + shape * _INVERSE_E
     while True:
-        u, stream = uniform(stream)
-        p = u * top
-        v, stream = uniform(stream)
+        p = from_word(a) * top
+        v = from_word(b)
         if p <= 1.0:
             log_x = math.log(p) / shape
             x = math.exp(log_x)
@@ -62,26 +65,55 @@ def _log_gamma_below_one(stream, shape):
             log_x = math.log(-math.log((top - p) / shape))
             if math.log(v) <= (shape - 1.0) * log_x:
                 return log_x, stream
+        a, b, stream = _two_words(stream)
+
+
+@inlined
+def _two_words(stream):
+    a, stream = next_word(stream)
+    b, stream = next_word(stream)
+    return a, b, stream
 
 
 @inlined
 def gamma(stream, shape, rate):
     """``(g, stream)``, density proportional to g**(shape-1) * exp(-rate*g), never below ``SMALLEST``."""
+    a, b, stream = _two_words(stream)
+    return gamma_at(a, b, stream, shape, rate)
+
+
+@inlined
+def gamma_at(a, b, stream, shape, rate):
+    """``gamma`` where the first two words were drawn by the caller, for many at once. Most draws need no more."""
     if shape < 1.0:
-        log_g, stream = _log_gamma_below_one(stream, shape)
+        log_g, stream = _log_gamma_below_one(a, b, stream, shape)
         g = math.exp(log_g)
     elif shape == 1.0:
-        g, stream = exponential(stream)
+        g = -math.log(from_word(a))
     else:
-        g, stream = _gamma_from_one(stream, shape)
+        g, stream = _gamma_from_one(a, b, stream, shape)
     return max(g / rate, SMALLEST), stream
+
+
+@inlined
+def small_gamma_at(a, b, shape):
+    """What ``gamma_at`` makes of these words at rate 1, in arithmetic that a loop does for many at once.
+
+    0 where it is not so easily seen: that is, for shapes from 1 up, and below for a few draws in a hundred.
+    """
+    p = from_word(a) * (1.0 + shape * _INVERSE_E)
+    log_x = log_of(p) / shape
+    within = log_x > _LOG_SMALLEST
+    x = exp_of(log_x if within else _LOG_SMALLEST)
+    return x if (shape < 1.0) & (p <= 1.0) & within & (from_word(b) <= 1.0 - x) else 0.0
 
 
 @compiled
 def log_gamma(stream, shape, rate):
     """``(log g, stream)`` for g ~ Gamma(shape, rate): never underflows."""
+    a, b, stream = _two_words(stream)
     if shape < 1.0:
-        log_g, stream = _log_gamma_below_one(stream, shape)
+        log_g, stream = _log_gamma_below_one(a, b, stream, shape)
         return log_g - math.log(rate), stream
-    g, stream = _gamma_from_one(stream, shape)
+    g, stream = _gamma_from_one(a, b, stream, shape)
     return math.log(g) - math.log(rate), stream

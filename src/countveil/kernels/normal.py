@@ -40,8 +40,14 @@ _SCALE = 2.0**-52
 @inlined
 def normal(stream):
     """``(x, stream)``, x standard normal."""
+    word, stream = next_word(stream)
+    return normal_at(word, stream)
+
+
+@inlined
+def normal_at(word, stream):
+    """``normal`` where the first word was drawn by the caller."""
     while True:
-        word, stream = next_word(stream)
         layer = np.int64(word & _LAYER_BITS)
         x = (np.int64(word >> _11) * _SCALE - 1.0) * X[layer]
         if abs(x) < X[layer + 1]:
@@ -58,3 +64,4 @@ def normal(stream):
         u, stream = uniform(stream)
         if DENSITY[layer] + u * (DENSITY[layer + 1] - DENSITY[layer]) < math.exp(-0.5 * x * x):
             return x, stream
+        word, stream = next_word(stream)

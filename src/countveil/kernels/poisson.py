@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from countveil.kernels.compiled import compiled, inlined
+from countveil.kernels.elementary import exp_of
 from countveil.kernels.log_poisson import log_poisson
 from countveil.kernels.uniform import uniform
 
@@ -40,17 +41,35 @@ def poisson_at(u, mean):
         return np.int64(0)
     if u <= mean * (1.0 - mean):  # at most P(1) = mean * exp(-mean): a one, likewise
         return np.int64(1)
-    not_zero = -math.expm1(-mean)
-    if u >= not_zero:
+    # Small means are settled but for the rarest u: no need for the digits of expm1, which takes twice as long.
+    zero = math.exp(-mean)
+    if u >= 1.0 - zero:
         return np.int64(0)
     k = np.int64(1)
-    p = mean * (1.0 - not_zero)
+    p = mean * zero
     # P(k > 120) < 1e-80 at mean 10; the bound only stops a search that rounding has led past all mass.
     while u > p and k < 120:
         u -= p
         k += 1
         p *= mean / k
     return k
+
+
+@inlined
+def few_at(u, mean):
+    """What ``poisson_at`` makes of u, as a float, in arithmetic that a loop does for many at once.
+
+    -1 where it is not so easily seen: for means from 4 up, and draws beyond 8.
+    """
+    zero = exp_of(-mean if mean < 4.0 else -4.0)
+    p = mean * zero
+    up_to_k, k = p, 1.0
+    for j in range(2, 10):
+        k += 1.0 if u > up_to_k else 0.0
+        p *= mean * (1.0 / j)
+        up_to_k += p
+    k = k if u < 1.0 - zero else 0.0
+    return k if (mean < 4.0) & (k < 9.0) else -1.0
 
 
 @compiled

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from countveil.kernels import steps
-from countveil.kernels.compiled import compiled
-from countveil.kernels.gamma import gamma
-from countveil.kernels.philox import open_stream
+from countveil.models.gamma_factor import draw_factor_rows
 from countveil.models.pair_cells import PairCells
 from countveil.models.prior import Prior
 from countveil.models.row_work import RowWork
@@ -21,14 +19,18 @@ ROWS_PER_FACTOR = 2**36
 def draw_factor(
     key: SweepKey, number: int, prior: Prior, tokens: np.ndarray, exposure: np.ndarray, row_work: RowWork
 ) -> np.ndarray:
-    """Every entry from Gamma(shape + tokens, rate + exposure)."""
+    """Every entry from Gamma(shape + tokens, rate + exposure); an axis of ``exposure`` may have length 1."""
     flat = tokens.reshape(len(tokens), -1)
-    exposed = exposure.reshape(flat.shape)
+    if exposure.shape[1:] != tokens.shape[1:]:
+        exposure = np.broadcast_to(exposure, (len(exposure), *tokens.shape[1:])).copy()
+    exposed = exposure.reshape(len(exposure), -1)
     out = np.empty(flat.shape)
     first = number * ROWS_PER_FACTOR
     row_work.run(
         len(out),
-        lambda start, stop: _draw_rows(*key, first, start, stop, prior.shape, prior.rate, flat, exposed, out),
+        lambda start, stop: draw_factor_rows(
+            *key, steps.FACTOR, first, start, stop, prior.shape, prior.rate, flat, exposed, out
+        ),
     )
     return out.reshape(tokens.shape)
 
@@ -62,15 +64,7 @@ def draw_tied_factor(
     counts = np.moveaxis(tokens, axis, 0).reshape(values.shape)
     exposed = np.zeros(values.shape)
     if further is not None:
-        exposed += np.moveaxis(further, axis, 0).reshape(values.shape)
+        exposed += np.moveaxis(np.broadcast_to(further, before.shape), axis, 0).reshape(values.shape)
     first = number * ROWS_PER_FACTOR
     draw_tied_rows(*key, first, prior.shape, prior.rate, counts, exposed, weights, *pairs, values)
     return np.ascontiguousarray(np.moveaxis(values.reshape(moved.shape), 0, axis))
-
-
-@compiled
-def _draw_rows(seed, chain, sweep, first, start, stop, shape, rate, tokens, exposure, out):  # type: ignore[no-untyped-def]
-    for i in range(start, stop):
-        stream = open_stream(seed, chain, sweep, steps.FACTOR, first + i)
-        for k in range(out.shape[1]):
-            out[i, k], stream = gamma(stream, shape + tokens[i, k], rate + exposure[i, k])

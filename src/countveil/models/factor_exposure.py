@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countveil.models.contraction import contract
-from countveil.models.exposure import Exposure
+from countveil.models.exposure import Exposure, ordered_sum
 from countveil.models.listed_exposure import ListedExposure
 from countveil.models.spec import Spec
 
@@ -18,11 +18,20 @@ if TYPE_CHECKING:
 def exposure_at(
     model: FactorModel, state: Any, place: int, observed: Exposure | ListedExposure
 ) -> np.ndarray:
-    """The sum over observed cells of the product of all other terms, for every entry at this term."""
-    spec, layout, arrays = model._spec, model._layout(model._shape(state)), model._at_terms(state)
+    """The sum over observed cells of the product of all other terms, for every entry at this term.
+
+    An axis has length 1 where all its entries meet the same.
+    """
+    spec, arrays = model._spec, model._at_terms(state)
     term = spec.terms[place]
     others = [p for p in range(len(spec.terms)) if p != place]
     everything = isinstance(observed, Exposure) and len(observed.missing_columns) == 0
+    if everything and spec.per_axis is not None:
+        total = np.ones(())
+        for p in others:
+            total = total * ordered_sum(to_letters(arrays[p], spec.terms[p], _axis_first(spec, p)))
+        return total.reshape([-1 if c in spec.latent else 1 for c in term])
+    layout = model._layout(model._shape(state))
     if everything or spec.first is None:
         return contract([spec.terms[p] for p in others], [arrays[p] for p in others], term, layout.sizes)
     theta, phi = model.unfold(state)
@@ -71,6 +80,11 @@ def pair_weights(model: FactorModel, state: Any, name: str) -> np.ndarray:
 def to_letters(array: np.ndarray, letters: str, wanted: str) -> np.ndarray:
     """The same array with its axes in another order, in C order."""
     return np.ascontiguousarray(array.transpose([letters.index(c) for c in wanted]))
+
+
+def _axis_first(spec: Spec, place: int) -> str:
+    """The letters of a term of the CP form: its axis, then the summed index."""
+    return "".join(sorted(spec.terms[place], key=spec.latent.__contains__))
 
 
 def _fresh_letters(spec: Spec, n: int) -> list[str]:

@@ -251,7 +251,7 @@ class FactorModel(ABC):
         for letter in spec.latent:
             having = [n for n in free if letter in spec.term(n)]
             for pair in pairwise(having):
-                views = [np.moveaxis(held[n], spec.term(n).index(letter), 0) for n in pair]
+                views = [_with_last(held[n], spec.term(n).index(letter)) for n in pair]
                 trade_along(key, row, (self._prior(pair[0]), self._prior(pair[1])), (views[0], views[1]))
                 row += self._sizes[letter]
 
@@ -334,3 +334,8 @@ def _rows_of(array: np.ndarray, term: str, letter: str, rows: slice) -> np.ndarr
 def _mirrored(matrix: np.ndarray) -> np.ndarray:
     upper = np.triu(matrix)
     return upper + np.triu(matrix, 1).T
+
+
+def _with_last(array: np.ndarray, axis: int) -> np.ndarray:
+    """The same array with this axis last."""
+    return array if axis == array.ndim - 1 else np.moveaxis(array, axis, -1)

@@ -1,8 +1,8 @@
 """Scale moves: a topic may move weight from its word weights to its memberships and back.
 
 theta_.k * c and phi_k. / c have the same product for every c, so the counts say nothing about c and only the priors
-do: with s = log c, the density is exp(shape*(D-V)*s - rate*(Theta_k*e**s + Phi_k*e**-s)), Theta_k and Phi_k the
-sums of the factors.
+do: with s = log c, the density is exp((a*D - a'*V)*s - b*Theta_k*e**s - b'*Phi_k*e**-s), Theta_k and Phi_k the sums
+of the factors, a and b the shape and the rate of theta's prior, a' and b' those of phi's.
 The move is exact for any likelihood and mask, and it is what the sampler would otherwise crawl along.
 """
 
@@ -19,15 +19,15 @@ from countveil.models.exposure import ordered_sum
 
 
 @compiled
-def trade_scale(seed, chain, sweep, shape, rate, theta, phi_by_column):
-    """Draw the scale of every topic anew, in place."""
+def trade_scale(seed, chain, sweep, first_row, shape, rate, other_shape, other_rate, theta, phi_by_column):
+    """Draw the scale of every topic anew, in place. Topic k has the stream of row ``first_row`` + k."""
     n_rows, n_topics = theta.shape
     n_columns = len(phi_by_column)
     row_sums, column_sums = ordered_sum(theta), ordered_sum(phi_by_column)
-    power = shape * (n_rows - n_columns)
+    power = shape * n_rows - other_shape * n_columns
     for k in range(n_topics):
-        stream = open_stream(seed, chain, sweep, steps.SCALE, k)
-        s, stream = draw_log_scale(stream, power, rate * row_sums[k], rate * column_sums[k], 0.0)
+        stream = open_stream(seed, chain, sweep, steps.SCALE, first_row + k)
+        s, stream = draw_log_scale(stream, power, rate * row_sums[k], other_rate * column_sums[k], 0.0)
         row_sums[k] = math.exp(s)
     for d in range(n_rows):
         for k in range(n_topics):

@@ -24,33 +24,19 @@ from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.philox import open_stream
 from countveil.models.exposure import ordered_sum
 from countveil.models.prior import Prior
+from countveil.models.scale_move import trade_scale
 from countveil.models.sweep_key import SweepKey
 
 
 def trade_along(
     key: SweepKey, first_row: int, priors: tuple[Prior, Prior], factors: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    """Trade between two factors, in place; the summed index is the first axis of both views."""
-    one, two = (np.ascontiguousarray(f).reshape(len(f), -1) for f in factors)
-    scale = np.empty(len(one))
-    _draw_scales(*key, first_row, *priors[0][:2], *priors[1][:2], one, two, scale)
-    for factor, by in zip(factors, (scale, 1.0 / scale), strict=True):
-        factor *= by.reshape(-1, *[1] * (factor.ndim - 1))
-        np.maximum(factor, SMALLEST, out=factor)
-
-
-@compiled
-def _draw_scales(seed, chain, sweep, first_row, shape, rate, other_shape, other_rate, one, two, scale):  # type: ignore[no-untyped-def]
-    power = shape * one.shape[1] - other_shape * two.shape[1]
-    for x in range(len(one)):
-        stream = open_stream(seed, chain, sweep, steps.SCALE, first_row + x)
-        up, down = 0.0, 0.0
-        for i in range(one.shape[1]):
-            up += one[x, i]
-        for i in range(two.shape[1]):
-            down += two[x, i]
-        s, stream = draw_log_scale(stream, power, rate * up, other_rate * down, 0.0)
-        scale[x] = math.exp(s)
+    """Trade between two factors, in place; the summed index is the last axis of both views."""
+    tables = [np.ascontiguousarray(f).reshape(-1, f.shape[-1]) for f in factors]
+    trade_scale(*key, first_row, *priors[0][:2], *priors[1][:2], *tables)
+    for factor, table in zip(factors, tables, strict=True):
+        if not factor.flags.c_contiguous:  # the table is a copy
+            factor[...] = table.reshape(factor.shape)
 
 
 def trade_jointly(

@@ -130,18 +130,18 @@ class TopicModel:
         row_work.run(
             len(theta),
             lambda start, stop: draw_factor_rows(
-                *key, steps.ROW_FACTOR, start, stop, self.shape, self.rate, sums.row_topic, exposure, theta
+                *key, steps.ROW_FACTOR, 0, start, stop, self.shape, self.rate, sums.row_topic, exposure, theta
             ),
         )
         exposure_of_columns = sums.exposure.of_columns(theta, len(phi))
         row_work.run(
             len(phi),
             lambda start, stop: draw_factor_rows(
-                *key, steps.COLUMN_FACTOR, start, stop,
+                *key, steps.COLUMN_FACTOR, 0, start, stop,
                 self.shape, self.rate, sums.column_topic, exposure_of_columns, phi,
             ),
         )  # fmt: skip
-        trade_scale(*key, self.shape, self.rate, theta, phi)
+        trade_scale(*key, 0, self.shape, self.rate, self.shape, self.rate, theta, phi)
         return TopicState(theta, phi.T)
 
     def log_joint(self, state: TopicState, sums: TopicSums) -> float:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from countveil.inference.observations import Observations
+from countveil.models.exposure import ordered_sum
 
 
-def counter_type(data: Observations, theta: np.ndarray, phi: np.ndarray) -> type[np.signedinteger]:
+def released_total(data: Observations) -> float:
+    """The sum of the positive releases: once, because there may be millions of them."""
+    return float(data.values.sum(dtype=np.float64))
+
+
+def counter_type(released: float, theta: np.ndarray, phi: np.ndarray) -> type[np.signedinteger]:
     """int32 where it holds all tokens of a sweep many times over, else int64.
 
     A true count beyond its release is at most about its rate, so that there are hardly more tokens than the
-    releases' sum and the total rate together.
+    ``released_total`` and the total rate together. theta and phi have a row per row and per column.
     """
-    expected = float(data.values.sum(dtype=np.float64)) + float(theta.sum(axis=0) @ phi.sum(axis=0))
+    expected = released + float(ordered_sum(theta) @ ordered_sum(phi))
     return np.int32 if expected < 2**28 else np.int64
 
 

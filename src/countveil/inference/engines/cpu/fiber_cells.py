@@ -10,34 +10,49 @@ import numpy as np
 from countveil.inference.engines.cpu.cell_products import LANES, sums_of_rows
 from countveil.inference.engines.cpu.codes import UNSEEN, value_of
 from countveil.inference.engines.cpu.rows import FEW_TOKENS, allocate_many, lay_out, pick
+from countveil.inference.engines.cpu.visits import sort_out
 from countveil.kernels.compiled import compiled, inlined
-from countveil.kernels.count_conditional import draw_count_at
+from countveil.kernels.count_conditional import draw_count_at, few_counts_at
 from countveil.kernels.uniforms import fill_uniforms
+
+#: Fibers that are visited together: loops over all their cells are long enough to be fast.
+FIBERS = 32
 
 
 class CellRoom(NamedTuple):
-    """Room for the cells of a fiber, which are the only row of a topic model whose words are the last axis."""
+    """Room for the cells of some fibers of a row: rows of a topic model whose words are the last axis.
 
-    theta: np.ndarray  # (1, components): a_ik g_fk
-    tokens: np.ndarray  # int64 (1, components); all zero between fibers
+    Cells lie fiber after fiber, each with its length rounded up to whole vectors.
+    """
+
+    theta: np.ndarray  # (fibers, components): a_ik g_fk
+    tokens: np.ndarray  # int64 (fibers, components); all zero between visits
+    rates: np.ndarray  # (fibers, padded length)
+    means: np.ndarray  # of the proposals
+    released: np.ndarray  # x up to 254, and 0 below
     uniforms: np.ndarray
-    rates: np.ndarray
-    drawn: np.ndarray  # int64
-    counts: np.ndarray  # int64
-    points: np.ndarray
+    cells: np.ndarray  # int64: those with tokens
+    counts: np.ndarray  # int64: of these cells
+    hard: np.ndarray  # int64: cells that are drawn one by one
+    points: np.ndarray  # for the tokens of counts that are not many
 
 
 @compiled
 def cell_room(length, n_components):
-    """Room for a fiber of this length."""
+    """Room for fibers of this length."""
+    padded = -(-length // LANES) * LANES
+    n = FIBERS * padded
     return CellRoom(
-        np.empty((1, n_components)),
-        np.zeros((1, n_components), dtype=np.int64),
-        np.empty(length),
-        np.empty(-(-length // LANES) * LANES),
-        np.empty(length, dtype=np.int64),
-        np.empty(length, dtype=np.int64),
-        np.empty(length * FEW_TOKENS),
+        np.empty((FIBERS, n_components)),
+        np.zeros((FIBERS, n_components), dtype=np.int64),
+        np.empty((FIBERS, padded)),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n),
+        np.empty(n, dtype=np.int64),
+        np.empty(n, dtype=np.int64),
+        np.empty(n, dtype=np.int64),
+        np.empty(n * FEW_TOKENS),
     )
 
 
@@ -46,70 +61,111 @@ def visit(
     stream, i, fibers, first, middle, last, last_by_component, codes, row_starts, columns, values,
     row_rho, cell_rho, room, scratch, of_first, of_middle, of_last,
 ):  # fmt: skip
-    """One exact draw for every observed cell of these fibers, after a first look.
+    """One exact draw for every observed cell of at most FIBERS fibers; the stream after them.
 
-    See ``visits``: a cell whose uniform is not below the mean of its proposals has none.
+    See ``visits``: a cell whose uniform is not below the mean of its proposals has none. Most of the others are
+    settled by plain arithmetic on their uniform (``few_counts_at``), which a loop does for several at a time.
     """
-    theta, of_fiber, uniforms, rates, drawn, counts, points = room
-    length = len(last)
+    theta, of_fibers, rates, means, released, uniforms, cells, counts, hard, points = room
+    length, padded = len(last), rates.shape[1]
     by_cell = len(cell_rho) > 0
-    scale, inverse, before = 1.0, 1.0, 0.0
-    for f in fibers:
-        start = f * length
-        weigh(i, f, first, middle, theta)
-        sums_of_rows(theta, 0, last_by_component, rates)
-        stream = fill_uniforms(stream, uniforms, length)
-        n_open = 0
-        for t in range(length):
-            rho = cell_rho[i, start + t] if by_cell else row_rho[i]
-            if rho != before:
-                scale, inverse, before = math.exp(-rho), math.exp(rho), rho
-            code = codes[start + t]
-            settled = uniforms[t] >= rates[t] * (inverse if code > 0 else scale)
-            drawn[n_open] = t
-            n_open += (not settled) & (code != UNSEEN)
-        n_drawn, n_tokens = 0, 0
-        for q in range(n_open):
-            t = drawn[q]
-            rho = cell_rho[i, start + t] if by_cell else row_rho[i]
-            if rho != before:
-                scale, inverse, before = math.exp(-rho), math.exp(rho), rho
-            x = value_of(codes[start + t], i, start + t, row_starts, columns, values)
-            mu = rates[t]
-            y, stream = draw_count_at(uniforms[t], stream, x, mu, rho, mu * inverse, mu * scale)
-            if y > FEW_TOKENS:
-                stream = allocate_many(stream, 0, t, y, theta, last, scratch, of_fiber, of_last)
-            else:
-                drawn[n_drawn] = t
-                counts[n_drawn] = y
-                n_tokens += y
-                n_drawn += y > 0
-        stream = fill_uniforms(stream, points, n_tokens)
-        a = 0
-        for q in range(n_drawn):
-            row, place = np.uint64(0), np.uint64(drawn[q])
-            whole = lay_out(row, place, theta, last, scratch)
-            for _ in range(counts[q]):
-                k = pick(points[a], whole, row, place, theta, last, scratch)
-                of_fiber[row, k] += 1
-                of_last[place, k] += 1
-                a += 1
-        pass_on(i, f, of_fiber, of_first, of_middle)
+    rho = 0.0 if by_cell else row_rho[i]
+    scale, inverse = math.exp(-rho), math.exp(rho)
+    for c in range(len(fibers)):
+        weigh(i, fibers[c], c, first, middle, theta)
+        sums_of_rows(theta, c, last_by_component, rates[c])
+        here, there = slice(c * padded, (c + 1) * padded), slice(fibers[c] * length, (fibers[c] + 1) * length)
+        expect(codes[there], rates[c], scale, inverse, means[here], released[here])
+        if by_cell:
+            expect_by_cell(codes[there], rates[c], cell_rho[i, there], means[here])
+    n = len(fibers) * padded
+    stream = fill_uniforms(stream, uniforms, n)
+    n_open = leave_out_settled(n, uniforms, means, released, cells)
+    few_counts_at(uniforms[:n_open], released[:n_open], means[:n_open])
+    n_few, n_hard = sort_out(n_open, means, uniforms, cells, counts, hard)
+    for q in range(n_hard):
+        c, t = place_of(hard[q], padded)
+        v = fibers[c] * length + np.int64(t)
+        if by_cell:
+            rho = cell_rho[i, v]
+            scale, inverse = math.exp(-rho), math.exp(rho)
+        x, mu = value_of(codes[v], i, v, row_starts, columns, values), rates[c, t]
+        y, stream = draw_count_at(uniforms[q], stream, x, mu, rho, mu * inverse, mu * scale)
+        if y > FEW_TOKENS:
+            stream = allocate_many(stream, c, t, y, theta, last, scratch, of_fibers, of_last)
+        else:
+            cells[n_few] = hard[q]
+            counts[n_few] = y
+            n_few += y > 0
+    n_tokens = 0
+    for q in range(n_few):
+        n_tokens += counts[q]
+    stream = fill_uniforms(stream, points, n_tokens)
+    a = 0
+    for q in range(n_few):
+        c, t = place_of(cells[q], padded)
+        whole = lay_out(c, t, theta, last, scratch)
+        for _ in range(counts[q]):
+            k = pick(points[a], whole, c, t, theta, last, scratch)
+            of_fibers[c, k] += 1
+            of_last[t, k] += 1
+            a += 1
+    for f in range(len(fibers)):
+        pass_on(i, fibers[f], f, of_fibers, of_first, of_middle)
     return stream
 
 
 @inlined
-def weigh(i, f, first, middle, theta):
-    """a_ik g_fk."""
-    for k in range(theta.shape[1]):
-        theta[0, k] = first[i, k] * middle[f, k]
+def place_of(cell, padded):
+    """Fiber and place within it. Unsigned, because numba checks a signed index for being negative."""
+    fiber = np.uint64(cell) // np.uint64(padded)
+    return fiber, np.uint64(cell) - fiber * np.uint64(padded)
 
 
 @inlined
-def pass_on(i, f, of_fiber, of_first, of_middle):
+def expect(codes, rates, scale, inverse, means, released):
+    """How many tokens are proposed on each cell of a fiber: none where it was not seen, nor on the padding."""
+    for t in range(len(codes)):
+        means[t] = rates[t] * (0.0 if codes[t] == UNSEEN else inverse if codes[t] > 0 else scale)
+        released[t] = codes[t]
+    for t in range(len(codes), len(means)):
+        means[t] = 0.0
+
+
+@compiled
+def expect_by_cell(codes, rates, rho, means):
+    """``expect`` where every cell has its own noise."""
+    for t in range(len(codes)):
+        if codes[t] != UNSEEN:
+            means[t] = rates[t] * math.exp(rho[t] if codes[t] > 0 else -rho[t])
+
+
+@compiled
+def leave_out_settled(n, uniforms, means, released, cells):
+    """Move what is left to the front, with the numbers of the cells: how many."""
+    n_open = np.uint64(0)
+    for cell in range(np.uint64(n)):
+        u, mean = uniforms[cell], means[cell]
+        cells[n_open] = cell
+        uniforms[n_open] = u
+        means[n_open] = mean
+        released[n_open] = released[cell]
+        n_open += np.uint64(u < mean)
+    return np.int64(n_open)
+
+
+@inlined
+def weigh(i, f, c, first, middle, theta):
+    """theta_c: a_ik g_fk."""
+    for k in range(theta.shape[1]):
+        theta[c, k] = first[i, k] * middle[f, k]
+
+
+@inlined
+def pass_on(i, f, c, of_fibers, of_first, of_middle):
     """The tokens of a fiber are tokens of its row and of its place between."""
-    for k in range(of_fiber.shape[1]):
-        n = of_fiber[0, k]
+    for k in range(of_fibers.shape[1]):
+        n = of_fibers[c, k]
         of_first[i, k] += n
         of_middle[f, k] += n
-        of_fiber[0, k] = 0
+        of_fibers[c, k] = 0

@@ -28,12 +28,13 @@ import numpy as np
 from countveil.inference.engines.cpu.alias_tables import alias_tables
 from countveil.inference.engines.cpu.cell_products import LANES, sums_of_rows
 from countveil.inference.engines.cpu.codes import code_matrix, open_codes
-from countveil.inference.engines.cpu.counters import added_up
-from countveil.inference.engines.cpu.fiber_cells import cell_room, visit
+from countveil.inference.engines.cpu.counters import added_up, counter_type, released_total
+from countveil.inference.engines.cpu.fiber_cells import FIBERS, cell_room, visit
 from countveil.inference.engines.cpu.fiber_tokens import (
     accept_or_redraw,
     choose_cells,
     lay_out_fibers,
+    room_for,
     scatter,
     token_room,
 )
@@ -70,6 +71,8 @@ class CpFibers:
 
     def __init__(self, model: FactorModel, observations: Observations, shape: tuple[int, ...]) -> None:
         self._model, self._data, self._shape = model, observations, shape
+        self._n_components = model.n_topics
+        self._released = released_total(observations)
         self._codes = code_matrix(observations)
         by_cell = observations.cell_rho
         self._highest_rho = by_cell.max(axis=1) if len(by_cell) else observations.row_rho
@@ -84,14 +87,16 @@ class CpFibers:
     def sums(self, state: Any, key: SweepKey, row_work: RowWork) -> FactorSums:
         """Draw all true counts: the tokens of every factor."""
         data = self._data
-        first, middle, *others = (_padded(factor) for factor in axis_factors(self._model, state))
+        first, middle, *others = axis_factors(self._model, state)
         last = others.pop()
         for factor in others:
             middle = (middle[:, None] * factor).reshape(-1, middle.shape[1])
-        factors = _factors(first, middle, last, self._model.n_topics, row_work)
-        of_first = np.zeros(first.shape, dtype=np.int64)
-        of_middle = np.zeros((row_work.threads, *middle.shape), dtype=np.int64)
-        of_last = np.zeros((row_work.threads, *last.shape), dtype=np.int64)
+        tables = alias_tables(last.T, row_work)
+        factors = _lay_out_factors(first, middle, last, *tables)
+        counter = counter_type(self._released, factors.first, factors.weights)
+        of_first = np.zeros(factors.first.shape, dtype=counter)
+        of_middle = np.zeros((row_work.threads, *factors.middle.shape), dtype=counter)
+        of_last = np.zeros((row_work.threads, *factors.last.shape), dtype=counter)
 
         def rows(worker: int, start: int, stop: int) -> None:
             _draw_rows(
@@ -100,46 +105,52 @@ class CpFibers:
             )  # fmt: skip
 
         row_work.run_with_worker(data.n_rows, rows, small=1)
-        between = added_up(of_middle).reshape(*self._shape[1:-1], -1)
-        axes = range(between.ndim - 1)
-        of_axes = [between.sum(axis=tuple(b for b in axes if b != a)) for a in axes]
-        n = self._model.n_topics
-        tokens = tokens_of_factors(self._model, [a[:, :n] for a in (of_first, *of_axes, added_up(of_last))])
+        n, between = self._n_components, added_up(of_middle)
+        of_axes = [of_first, *_by_axis(between, self._shape[1:-1]), added_up(of_last)]
+        tokens = tokens_of_factors(self._model, [tokens[:, :n] for tokens in of_axes])
         return self._observed._replace(tokens=tokens)
 
 
-class Factors(NamedTuple):
-    """The factors as compiled code needs them, and what tokens need of the last axis."""
+def _by_axis(tokens: np.ndarray, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """The tokens of every axis of this shape, of (all its places, components)."""
+    if len(shape) == 1:
+        return [tokens]
+    axes = range(len(shape))
+    tokens = tokens.reshape(*shape, -1)
+    return [tokens.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
 
-    first: np.ndarray  # (rows, components and zeros up to whole vectors)
+
+class Factors(NamedTuple):
+    """The factors as compiled code needs them, and what tokens need of the last axis.
+
+    Rows are as long as whole vectors, with zeros at the end: those are added up faster than what is left of one.
+    """
+
+    first: np.ndarray  # (rows, components)
     middle: np.ndarray  # (fibers of a row, components)
     last: np.ndarray  # (length of a fiber, components)
-    last_by_component: (
-        np.ndarray
-    )  # the same, (components but for zeros, length and zeros up to whole vectors)
+    last_by_component: np.ndarray  # the same, (components but for zeros, length)
     weights: np.ndarray  # (fibers of a row, components): g_fk H_k
-    weights_by_component: np.ndarray  # the same, (components but for zeros, fibers and zeros)
+    weights_by_component: np.ndarray  # the same, (components but for zeros, fibers)
     keep: np.ndarray  # (components, length): an alias table for every component
     other: np.ndarray  # int32, likewise
 
 
-def _padded(factor: np.ndarray) -> np.ndarray:
-    """With columns of zeros up to whole vectors, which are added up faster than what is left of one."""
-    n_rows, n_columns = factor.shape
-    padded = np.zeros((n_rows, -(-n_columns // LANES) * LANES))
-    padded[:, :n_columns] = factor
-    return padded
-
-
-def _factors(
-    first: np.ndarray, middle: np.ndarray, last: np.ndarray, n_components: int, row_work: RowWork
-) -> Factors:
-    tables = alias_tables(last.T, row_work)
-    weights = middle * tables.mass
-    last_by_component, weights_by_component = (_padded(each.T[:n_components]) for each in (last, weights))
+@compiled
+def _lay_out_factors(first, middle, last, keep, other, mass):
+    weights = middle * mass
     return Factors(
-        first, middle, last, last_by_component, weights, weights_by_component, tables.keep, tables.other
-    )
+        _padded(first), _padded(middle), _padded(last), _padded(last.T), _padded(weights), _padded(weights.T),
+        keep, other,
+    )  # fmt: skip
+
+
+@compiled
+def _padded(matrix):
+    n_rows, n_columns = matrix.shape
+    padded = np.zeros((n_rows, -(-n_columns // LANES) * LANES))
+    padded[:, :n_columns] = matrix
+    return padded
 
 
 @compiled
@@ -165,7 +176,8 @@ def _draw_rows(
             open_codes(i, row_starts, columns, values, missing_starts, missing_columns, codes)
         sums_of_rows(first, i, weights_by_component, totals)
         n_crowded = lay_out_fibers(math.exp(highest_rho[i]), tokens_per_cell * length, totals, ends, crowded)
-        n, room, stream = scatter(stream, ends, room)
+        room = room_for(ends[-1], room)
+        n, stream = scatter(stream, ends, room.points, room.interval)
         n, stream = choose_cells(
             stream, i, n, first, weights, keep, other, ends, codes, cell_rho, highest_rho[i], room, scratch
         )
@@ -173,7 +185,8 @@ def _draw_rows(
             stream, i, n, first, middle, last, codes, row_starts, columns, values, row_rho, cell_rho,
             proposals, room, cells, scratch, of_first, of_middle, of_last,
         )  # fmt: skip
-        visit(
-            stream, i, crowded[:n_crowded], first, middle, last, last_by_component, codes,
-            row_starts, columns, values, row_rho, cell_rho, cells, scratch, of_first, of_middle, of_last,
-        )  # fmt: skip
+        for begin in range(0, n_crowded, FIBERS):
+            stream = visit(
+                stream, i, crowded[begin : min(begin + FIBERS, n_crowded)], first, middle, last, last_by_component,
+                codes, row_starts, columns, values, row_rho, cell_rho, cells, scratch, of_first, of_middle, of_last,
+            )  # fmt: skip

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from countveil.inference.engines.cpu.codes import code_matrix, open_codes, value_of
-from countveil.inference.engines.cpu.counters import added_up, counter_type
+from countveil.inference.engines.cpu.counters import added_up, counter_type, released_total
 from countveil.inference.engines.cpu.crowded_rows import TOKENS_PER_VISIT, is_crowded
 from countveil.inference.engines.cpu.plan import make_plan
 from countveil.inference.engines.cpu.rows import (
@@ -59,6 +59,7 @@ class TopicIntegrated:
     def __init__(self, model: TopicModel, observations: Observations) -> None:
         self._model = model
         self._data = observations
+        self._released = released_total(observations)
         self._codes = code_matrix(observations)
         self._tokens_per_visit = TOKENS_PER_VISIT
         self._plan = make_plan(observations, model.n_topics, integrated=True)
@@ -74,7 +75,7 @@ class TopicIntegrated:
         data, plan = self._data, self._plan
         theta, phi = factors_by_row(state)
         proposed = word_tables(phi, plan.proposed, row_work)
-        counter = counter_type(data, theta, phi)
+        counter = counter_type(self._released, theta, phi)
         row_topic = np.zeros(theta.shape, dtype=counter)
         column_topic = np.zeros((row_work.threads, *phi.shape), dtype=counter)
         kept: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}

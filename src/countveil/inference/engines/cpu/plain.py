@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from countveil.inference.engines.cpu.counters import added_up, counter_type
+from countveil.inference.engines.cpu.counters import added_up, counter_type, released_total
 from countveil.inference.engines.cpu.rows import (
     FEW_TOKENS,
     allocate_few,
@@ -31,6 +31,7 @@ class TopicPlain:
     def __init__(self, model: TopicModel, observations: Observations) -> None:
         self._model = model
         self._data = observations
+        self._released = released_total(observations)
 
     def sweep(self, state: TopicState, key: SweepKey, row_work: RowWork) -> tuple[TopicState, TopicSums]:
         """Allocate all tokens, then draw the factors."""
@@ -41,7 +42,7 @@ class TopicPlain:
         """The sums of allocated tokens of one sweep."""
         data = self._data
         theta, phi = factors_by_row(state)
-        counter = counter_type(data, theta, phi)
+        counter = counter_type(self._released, theta, phi)
         row_topic = np.zeros(theta.shape, dtype=counter)
         column_topic = np.zeros((row_work.threads, *phi.shape), dtype=counter)
 

@@ -54,8 +54,8 @@ def cell_rate(d, v, theta, phi_by_column):
 
 @compiled
 def scratch_size(n_topics):
-    """Room that ``allocate`` needs: the running sums of the products, and where each lane begins."""
-    return n_topics // LANES * LANES + 2 * LANES
+    """Room that ``allocate`` needs: running sums of the products, where each lane begins, and a row of theta."""
+    return n_topics // LANES * LANES + 2 * LANES + n_topics
 
 
 @inlined
@@ -122,45 +122,51 @@ def _checked(k, u, d, v, theta, phi_by_column):
 
 @compiled
 def allocate_many(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
-    """``allocate_few`` for large counts: binomials, largest product first, until few tokens are left."""
-    n = np.uint64(theta.shape[1])
-    for k in range(n):
-        scratch[k] = theta[d, k] * phi_by_column[v, k]
-    largest, left = _largest_and_sum(scratch, n)
-    if left <= 0.0:
-        # All products have underflowed, and count as equal.
-        for k in range(n):
-            scratch[k] = 1.0
-        left = np.float64(n)
-    while count > FEW_TOKENS:
-        drawn, stream = binomial(stream, count, scratch[largest] / left)
-        row_topic[d, largest] += drawn
-        column_topic[v, largest] += drawn
+    """``allocate_few`` for large counts: binomials, topic after topic, until few tokens are left.
+
+    The order of the topics is free as long as the tokens have no say in it: each is drawn in proportion to the
+    products that are left. So the largest mostly comes first, without a search, and often takes all tokens.
+    """
+    d, v, n = np.uint64(d), np.uint64(v), theta.shape[1]
+    total = lay_out(d, v, theta, phi_by_column, scratch)
+    k, drawn, stream = _one_topic(stream, total, d, v, count, theta, phi_by_column, scratch)
+    row_topic[d, k] += drawn
+    column_topic[v, k] += drawn
+    count -= drawn
+    if count == 0:
+        return stream
+    left = scratch[len(scratch) - n :].reshape(1, n)
+    for other in range(n):
+        left[0, other] = theta[d, other]
+    left[0, k] = 0.0 if total > 0.0 else left[0, k]
+    total = lay_out(_ZERO, v, left, phi_by_column, scratch)
+    while count > FEW_TOKENS and total > 0.0:
+        k, drawn, stream = _one_topic(stream, total, _ZERO, v, count, left, phi_by_column, scratch)
+        row_topic[d, k] += drawn
+        column_topic[v, k] += drawn
         count -= drawn
-        scratch[largest] = 0.0
-        largest, left = _largest_and_sum(scratch, n)
+        left[0, k] = 0.0
+        total = lay_out(_ZERO, v, left, phi_by_column, scratch)
     for _ in range(count):
         u, stream = uniform(stream)
-        point = u * left
-        # The last positive product, if rounding leads past the end.
-        chosen, next_one = largest, _ZERO
-        while next_one < n and point >= 0.0:
-            chosen = next_one if scratch[next_one] > 0.0 else chosen
-            point -= scratch[next_one]
-            next_one += _ONE
-        row_topic[d, chosen] += 1
-        column_topic[v, chosen] += 1
+        k = pick(u, total, _ZERO, v, left, phi_by_column, scratch)
+        row_topic[d, k] += 1
+        column_topic[v, k] += 1
     return stream
 
 
 @inlined
-def _largest_and_sum(weights, n):
-    """Summed anew every time: with a single weight left, its share is 1 without rounding."""
-    largest, total = _ZERO, 0.0
-    for k in range(n):
-        largest = np.uint64(k) if weights[k] > weights[largest] else largest
-        total += weights[k]
-    return largest, total
+def _one_topic(stream, total, d, v, count, theta, phi_by_column, scratch):
+    """A topic, and how many of the tokens it takes.
+
+    A single product that is left is the total to the last bit, and takes all. Where all have underflowed to zero no
+    topic takes any: tokens go one by one then (``_checked``).
+    """
+    u, stream = uniform(stream)
+    k = pick(u, total, d, v, theta, phi_by_column, scratch)
+    share = theta[d, k] * phi_by_column[v, k] / total if total > 0.0 else 0.0
+    drawn, stream = binomial(stream, count, share)
+    return k, drawn, stream
 
 
 @compiled

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from countveil.inference.engines.cpu.codes import UNSEEN, code_matrix, open_codes, value_of
-from countveil.inference.engines.cpu.counters import added_up, counter_type
+from countveil.inference.engines.cpu.counters import added_up, counter_type, released_total
 from countveil.inference.engines.cpu.crowded_rows import (
     TOKENS_PER_VISIT,
     is_crowded,
@@ -70,6 +70,7 @@ class TopicTokens:
     def __init__(self, model: TopicModel, observations: Observations) -> None:
         self._model = model
         self._data = observations
+        self._released = released_total(observations)
         self._codes = code_matrix(observations)
         self._tokens_per_visit = TOKENS_PER_VISIT
         self._plan = make_plan(observations, model.n_topics)
@@ -89,7 +90,7 @@ class TopicTokens:
         proposed = word_tables(phi, plan.proposed, row_work)
         visited = word_tables(phi, plan.visited, row_work)
         columns = (plan.proposed, plan.visited, plan.is_proposed)
-        counter = counter_type(data, theta, phi)
+        counter = counter_type(self._released, theta, phi)
         row_topic = np.zeros(theta.shape, dtype=counter)
         column_topic = np.zeros((row_work.threads, *phi.shape), dtype=counter)
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numba
@@ -72,6 +73,27 @@ def test_a_machine_with_no_writable_folder_still_computes(tmp_path):
     (package / "__pycache__").write_text("")
     (tmp_path / "home").write_text("")
     assert run_in(tmp_path, CALL, XDG_CACHE_HOME=str(tmp_path / "home"))
+
+
+def test_folders_that_nobody_uses_any_more_are_removed(tmp_path):
+    package, cache = copy_package(tmp_path), tmp_path / "cache"
+    old, recent, others = (cache / name for name in ("compiled-old", "compiled-recent", "something-else"))
+    for folder, days in ((old, 31), (recent, 29), (others, 400)):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("")
+        os.utime(folder, (time.time() - days * 86_400,) * 2)
+    run_in(tmp_path, CALL, COUNTVEIL_CACHE_DIR=str(cache))
+    assert not old.exists()
+    assert recent.exists()
+    assert others.exists()
+    # A use counts, not only a compilation: what was used today outlives the next upgrade.
+    used = next(folder for folder in cache.glob("compiled-*") if folder != recent)
+    os.utime(used, (time.time() - 31 * 86_400,) * 2)
+    run_in(tmp_path, CALL, COUNTVEIL_CACHE_DIR=str(cache))
+    file = package / "kernels" / "log_poisson.py"
+    file.write_text(file.read_text() + "# edited\n")
+    run_in(tmp_path, CALL, COUNTVEIL_CACHE_DIR=str(cache))
+    assert used.exists()
 
 
 def test_decorating_leaves_numbas_own_cache_folder_alone():

@@ -5,17 +5,21 @@ versions of Python, numpy and numba. Numba by itself watches only the file of th
 not notice a change in a function called from another file; with the hash any edit opens a fresh folder.
 
 The folder lies beside the sources, or under the user's cache folder where the package cannot be written.
-``COUNTVEIL_CACHE_DIR`` puts it elsewhere.
+``COUNTVEIL_CACHE_DIR`` puts it elsewhere. A fresh folder takes the place of those beside it that nobody has used
+for a month: what upgrades leave behind does not pile up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import os
 import platform
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -25,6 +29,7 @@ import numba
 import numpy as np
 
 KERNELS = Path(__file__).resolve().parent
+_UNUSED_DAYS = 30
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,7 +68,12 @@ def cache_folder(sources: Path) -> Path:
     name = f"compiled-{source_hash(sources)}"
     for base in _candidate_bases():
         folder = base / name
+        is_new = not folder.exists()
         if _writable(folder):
+            with contextlib.suppress(OSError):
+                os.utime(folder)  # the time of its last use
+            if is_new:
+                _discard_unused(base)
             return folder
     # Nowhere to keep it: compile anew in every process rather than fail.
     return Path(tempfile.mkdtemp(prefix="countveil-"))
@@ -92,6 +102,15 @@ def _candidate_bases() -> list[Path]:
         return [Path(chosen)]
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (home may be unknown)
     return [KERNELS.parent / "__pycache__", Path(home) / "countveil"]
+
+
+def _discard_unused(base: Path) -> None:
+    """Remove the folders in ``base`` that were last used a month ago. One that is missed is compiled anew."""
+    a_month_ago = time.time() - _UNUSED_DAYS * 86_400
+    for folder in base.glob("compiled-*"):
+        with contextlib.suppress(OSError):  # another process may be at it, too
+            if folder.stat().st_mtime < a_month_ago:
+                shutil.rmtree(folder)
 
 
 def _writable(folder: Path) -> bool:

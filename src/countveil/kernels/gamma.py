@@ -15,6 +15,7 @@ import math
 
 from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.elementary import exp_of, log_of
+from countveil.kernels.exponential import exponential
 from countveil.kernels.normal import normal_at
 from countveil.kernels.philox import next_word
 from countveil.kernels.uniform import from_word
@@ -78,6 +79,9 @@ def _two_words(stream):
 @inlined
 def gamma(stream, shape, rate):
     """``(g, stream)``, density proportional to g**(shape-1) * exp(-rate*g), never below ``SMALLEST``."""
+    if shape == 1.0:
+        g, stream = exponential(stream)  # a single word, and most draws of the paper's sampler
+        return max(g / rate, SMALLEST), stream
     a, b, stream = _two_words(stream)
     return gamma_at(a, b, stream, shape, rate)
 

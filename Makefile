@@ -1,26 +1,31 @@
 # `make test` works on a fresh machine that has Python 3.11+ and make, and nothing else.
+# With PYTHON=python3.13 the environment is built anew for that Python, unless VENV names another folder
+# (VENV=.venv-3.13) that then stands beside the first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+READY := $(VENV)/.ready-$(VERSION)
 
-.PHONY: help setup demo test test-long lint bench clean
+.PHONY: help setup demo test test-long test-oldest lint bench clean
 
 help:
-	@echo "make setup      build .venv, with the versions of constraints.txt"
-	@echo "make demo       set up if needed, then privatize a corpus and fit it (minutes)"
-	@echo "make test       set up if needed, then lint and each behaviour once"
-	@echo "make test-long  full repetitions and slow checks"
-	@echo "make lint       ruff, mypy on src, import-linter"
-	@echo "make bench      speed as ratios, side by side, in one run"
-	@echo "make clean      remove the environment and all caches"
+	@echo "make setup        build .venv, with the versions of constraints.txt"
+	@echo "make demo         set up if needed, then privatize a corpus and fit it (minutes)"
+	@echo "make test         set up if needed, then lint and each behaviour once"
+	@echo "make test-long    full repetitions and slow checks"
+	@echo "make test-oldest  a part of the tests, on Python 3.11 with the lowest versions pyproject.toml promises"
+	@echo "make lint         ruff, mypy on src, import-linter"
+	@echo "make bench        speed as ratios, side by side, in one run"
+	@echo "make clean        remove the environment and all caches"
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "countveil needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' 2>/dev/null || \
+		$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
@@ -37,6 +42,20 @@ test: lint
 test-long: $(READY)
 	$(BIN)/python -m pytest -n 2 -m long
 
+# Not lint, and not every test: what is read, drawn, saved and shown through other people's libraries.
+OLDEST := .venv-oldest
+OLDEST_PYTHON ?= python3.11
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python -m pytest -n 2 -m "not long" -W ignore::DeprecationWarning tests/test_imports.py \
+		tests/privacy/test_add_noise.py tests/counts/test_privatize.py tests/counts/test_forms.py \
+		tests/counts/test_files.py tests/counts/test_folder.py tests/posterior/test_round_trip.py \
+		tests/posterior/test_tree.py tests/posterior/test_summary.py tests/report tests/cli
+
+$(OLDEST)/.ready: pyproject.toml oldest-constraints.txt
+	$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --constraint oldest-constraints.txt --editable '.[dev]'
+	touch $@
+
 demo: $(READY)
 	$(BIN)/countveil demo -o demo-output
 
@@ -47,5 +66,5 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES))
 
 clean:
-	rm -rf $(VENV) demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(OLDEST) demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,43 +5,23 @@ from __future__ import annotations
 import csv
 import gzip
 import sys
-import time
 from typing import Any
 
 import numpy as np
 
 import countveil as cv
-from countveil.inference.engines.choose import choose_engine
-from countveil.inference.engines.cpu.own_model import OwnModel
-from countveil.inference.modelled_part import modelled_part
-from countveil.inference.observations import observe
-from countveil.models.row_work import RowWork
-from countveil.models.sweep_key import SweepKey
-from engines import side_by_side
+from countveil.runtime.workers import Workers
+from engines import Run, side_by_side
 
 ACTORS, MONTHS, MESSAGES = 161, 44, 107_566
 
 
-class Chain:
-    """A chain that can be advanced and timed."""
+class AnySpec:
+    """A factorization seen as a model of the user's own: rates in blocks, counts to its ``update``."""
 
-    def __init__(self, model: Any, release: Any, engine: str) -> None:
-        data = modelled_part(model, release)
-        self.engine: Any
-        if engine == "any spec":
-            self.engine = OwnModel(model, observe(data), data.shape)
-        else:
-            self.engine = choose_engine(model, data, "exact", engine)
-        self.key = SweepKey(np.uint64(1), 0, 0)
-        self.state = model.init(data, self.key.generator())
-
-    def advance(self, sweeps: int, row_work: RowWork) -> float:
-        """Seconds per sweep."""
-        began = time.perf_counter()
-        for _ in range(sweeps):
-            self.key = self.key._replace(sweep=self.key.sweep + 1)
-            self.state, _ = self.engine.sweep(self.state, self.key, row_work)
-        return (time.perf_counter() - began) / sweeps
+    def __init__(self, model: Any) -> None:
+        self.model, self.dims = model, model.dims
+        self.init, self.rates, self.update = model.init, model.rates, model.update
 
 
 def messages(path: str | None) -> tuple[np.ndarray, str]:
@@ -75,14 +55,14 @@ def table(path: str | None, sweeps: int = 100, rounds: int = 5) -> list[str]:
     network = cv.simulate_release(counts.sum(axis=2), alpha=np.exp(-1.0), seed=1)
     tensor, communities = cv.TensorModel(20), cv.CommunityModel(20)
     runs = {
-        "tensor, tokens": (Chain(tensor, release, "auto"), sweeps),
-        "tensor, cells": (Chain(tensor, release, "cells"), sweeps // 4),
-        "tensor, any spec": (Chain(tensor, release, "any spec"), sweeps // 4),
-        "communities": (Chain(communities, network, "auto"), sweeps),
+        "tensor, tokens": (Run(tensor, release, "exact"), sweeps),
+        "tensor, cells": (Run(tensor, release, "exact", algorithm="cells"), sweeps // 4),
+        "tensor, any spec": (Run(AnySpec(tensor), release, "exact"), sweeps // 4),
+        "communities": (Run(communities, network, "exact"), sweeps),
     }
-    with RowWork(1) as row_work:
+    with Workers(1) as workers:
         for chain, n in runs.values():
-            chain.advance(2 * n, row_work)
+            chain.advance(2 * n, workers)
     seconds = side_by_side(runs, 1, rounds)
     shape = " x ".join(map(str, counts.shape))
     by_tokens, by_cells, any_spec = (
@@ -96,7 +76,7 @@ def table(path: str | None, sweeps: int = 100, rounds: int = 5) -> list[str]:
         f"| communities, C = 20, {shape.rpartition(' x ')[0]} (bar: 8) | {1e3 * seconds['communities']:.1f} |",
         f"| tensor, rank 20, by tokens | {by_tokens:.1f} |",
         f"| tensor, rank 20, cell by cell as any other spec | {any_spec:.1f} |",
-        f'| tensor, rank 20, cell by cell, unfolded (`engine="cells"`) | {by_cells:.1f} |',
+        f'| tensor, rank 20, cell by cell, unfolded (`algorithm="cells"`) | {by_cells:.1f} |',
         f"| **cells as any other spec / tokens** (bar: 10) | **{any_spec / by_tokens:.1f}** |",
         f"| **cells, unfolded / tokens** (bar: 10) | **{by_cells / by_tokens:.1f}** |",
     ]

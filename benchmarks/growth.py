@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 import countveil as cv
-from countveil.models.row_work import RowWork
+from countveil.runtime.workers import Workers
 from engines import Run, side_by_side
 
 RHO = 2.0
@@ -26,8 +26,8 @@ def growth(counts: Any, n_topics: int, threads: int, burn_in: int, rounds: int) 
     runs = {}
     for name, (each, topics) in problems.items():
         run = Run(cv.TopicModel(topics), cv.simulate_release(each, alpha=np.exp(-RHO), seed=2), "exact")
-        with RowWork(threads) as row_work:
-            run.advance(burn_in, row_work)
+        with Workers(threads) as workers:
+            run.advance(burn_in, workers)
         runs[name] = (run, 10)
     seconds = side_by_side(runs, threads, rounds)
     return {name: value / seconds["as it is"] for name, value in seconds.items()}

@@ -14,7 +14,8 @@ from arviz_stats.base import array_stats
 
 import countveil as cv
 from countveil.inference.monitor import Monitor
-from countveil.models.row_work import RowWork
+from countveil.inference.problem import make_problem
+from countveil.runtime.workers import Workers
 from engines import Run
 
 N_RATES = 50
@@ -34,10 +35,10 @@ def samples_per_sweep(
     )
     # The part has a posterior of its own: without a burn-in towards it, a drift would pass for slow mixing.
     arriving = Run(model, part, "exact", state=started, seed=2)
-    with RowWork(1) as row_work:
-        arriving.advance(sweeps, row_work)
+    with Workers(1) as workers:
+        arriving.advance(sweeps, workers)
     started = arriving.state
-    monitor = Monitor(model, part)
+    monitor = Monitor(make_problem(model, part))
     rng = np.random.default_rng(0)
     # Random cells among the positive ones: rates of empty cells hardly move.
     picked = rng.choice(len(part.positive.columns), N_RATES, replace=False)
@@ -47,11 +48,11 @@ def samples_per_sweep(
     for method in ("exact", "bessel"):
         run = Run(model, part, method, state=started)
         log_likelihood, rates = [], []
-        with RowWork(1) as row_work:
-            run.advance(sweeps // 10, row_work)
+        with Workers(1) as workers:
+            run.advance(sweeps // 10, workers)
             for _ in range(sweeps):
-                run.advance(1, row_work)
-                log_likelihood.append(monitor.scalars(run.state, None)["log_likelihood"])
+                run.advance(1, workers)
+                log_likelihood.append(monitor.scalars(run.state, None, None)["log_likelihood"])
                 rates.append(np.log(model.rates_at(run.state, at_row, at_column)))
         traces = np.array(rates).T
         each = [float(array_stats.ess(trace[None], method="mean")) / sweeps for trace in traces]

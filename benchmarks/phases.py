@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 
 import countveil as cv
-from countveil.models.row_work import RowWork
+from countveil.runtime.workers import Workers
 from engines import Run
 
 #: The function that an engine hands to its threads, and what it does.
 PARTS = {
-    "_build": "tables to draw words from",
+    "_build_words": "tables to draw words from",
     "rows": "proposed tokens, and tokens on cells x <= 0",
     "visits": "visited cells",
-    "draw_factor_rows": "gamma draws of both factors",
+    "_draw_rows": "gamma draws of both factors",
+    "_add": "sums over rows",
+    "_find_largest": "sums over rows",
 }
 
 
-class Timed(RowWork):
+class Timed(Workers):
     """One thread that notes how long each kind of work took."""
 
     def __init__(self) -> None:
@@ -29,19 +31,23 @@ class Timed(RowWork):
         self.seconds: dict[str, float] = {}
 
     def run(self, n_rows: int, function: Callable[[int, int], object], small: int = 0) -> None:
-        # A lambda: what it calls tells its part.
-        part = next(name for name in function.__code__.co_names if name in PARTS)
-        self._note(part, lambda: function(0, n_rows))
+        self._note(_part(function), lambda: function(0, n_rows))
 
     def run_with_worker(
         self, n_rows: int, function: Callable[[int, int, int], object], small: int = 0
     ) -> None:
-        self._note(function.__name__, lambda: function(0, 0, n_rows))
+        self._note(_part(function), lambda: function(0, 0, n_rows))
 
     def _note(self, part: str, work: Callable[[], object]) -> None:
         began = time.perf_counter()
         work()
         self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - began
+
+
+def _part(function: Any) -> str:
+    """A lambda: what it calls tells its part."""
+    named = function.__name__
+    return named if named in PARTS else next(n for n in function.__code__.co_names if n in PARTS)
 
 
 def phases(release: Any, state: Any, n_topics: int, sweeps: int = 10) -> dict[str, float]:
@@ -51,7 +57,9 @@ def phases(release: Any, state: Any, n_topics: int, sweeps: int = 10) -> dict[st
     for _ in range(sweeps + 1):
         timed = Timed()
         total = run.advance(1, timed)
-        parts = {PARTS[name]: 1e3 * s for name, s in timed.seconds.items()}
+        parts: dict[str, float] = {}
+        for name, seconds in timed.seconds.items():
+            parts[PARTS[name]] = parts.get(PARTS[name], 0.0) + 1e3 * seconds
         parts["the rest: zeroing, adding up, scale moves"] = 1e3 * total - sum(parts.values())
         parts["a sweep"] = 1e3 * total
         for name, value in parts.items():

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import countveil as cv
-from countveil.inference.plain_counts import read_plain_counts
-from countveil.models.row_work import RowWork
+from countveil.counts.plain_counts import read_plain_counts
+from countveil.kernels.philox import SweepKey
+from countveil.runtime.workers import Workers
 from engines import Run, side_by_side
 
 LEVELS = (1.0, 2.0, 3.0)
@@ -19,23 +20,23 @@ def sweep_times(counts: Any, n_topics: int, threads: int, burn_in: int, rounds: 
     """Per level: seconds per sweep of each method; the burned-in exact states and releases for later use."""
     model = cv.TopicModel(n_topics)
     plain = Run(model, read_plain_counts(counts), "exact")
-    with RowWork(threads) as row_work:
-        plain.advance(burn_in, row_work)
+    with Workers(threads) as workers:
+        plain.advance(burn_in, workers)
     found: dict[str, Any] = {"seconds": {}, "states": {}, "releases": {}, "plain": plain}
     for rho in LEVELS:
         release = cv.simulate_release(counts, alpha=np.exp(-rho), seed=1)
         exact, naive = Run(model, release, "exact"), Run(model, release, "naive")
-        with RowWork(threads) as row_work:
-            exact.advance(burn_in, row_work)
-            naive.advance(3, row_work)
+        with Workers(threads) as workers:
+            exact.advance(burn_in, workers)
+            naive.advance(3, workers)
         # The reference starts where the exact chain has arrived: its cost depends on the rates.
         bessel = Run(model, release, "bessel", state=exact.state)
-        with RowWork(threads) as row_work:
-            bessel.advance(1, row_work)
+        with Workers(threads) as workers:
+            bessel.advance(1, workers)
         runs = {"exact": (exact, 10), "bessel": (bessel, 1), "naive": (naive, 2), "non-private": (plain, 10)}
         found["seconds"][rho] = side_by_side(runs, threads, rounds)
         found["states"][rho], found["releases"][rho] = exact.state, release
-        bessel.engine = None  # its noise rates are 1.6 GB
+        del bessel, runs  # its noise rates are 1.6 GB
     return found
 
 
@@ -44,11 +45,12 @@ def bessel_nanoseconds(release: Any, state: Any, n_topics: int, rows: int = 500)
     part = cv.PrivateCounts(release.dense_block(0, rows)[0], rho=release.rho)
     small = state._replace(theta=state.theta[:rows].copy())
     run = Run(cv.TopicModel(n_topics), part, "bessel", state=small)
-    with RowWork(1) as row_work:
-        run.engine.sums(small, run.key, row_work)
+    view, extra = run.sampler._views[""], run.sampler._chains[0].extra
+    with Workers(1) as workers:
         times = []
-        for sweep in range(1, 6):
+        for sweep in range(6):
             began = time.perf_counter()
-            run.engine.sums(small, run.key._replace(sweep=sweep), row_work)
+            view.statistics(small, SweepKey(np.uint64(1), 0, sweep), workers, extra)
             times.append(time.perf_counter() - began)
+        times = times[1:]
     return float(np.median(times)) / (rows * part.shape[1]) * 1e9

@@ -7,17 +7,17 @@ import time
 from typing import Any
 
 import countveil as cv
-from countveil.models.row_work import RowWork
+from countveil.runtime.workers import Workers
 from engines import Run
 
 
 def _sweeps(release_path: str, state: Any, n_topics: int, sweeps: int, barrier: Any, results: Any) -> None:
     run = Run(cv.TopicModel(n_topics), cv.load_release(release_path), "exact", state=state)
-    with RowWork(1) as row_work:
-        run.advance(3, row_work)
+    with Workers(1) as workers:
+        run.advance(3, workers)
         barrier.wait()
         began = time.perf_counter()
-        run.advance(sweeps, row_work)
+        run.advance(sweeps, workers)
         results.put(sweeps / (time.perf_counter() - began))
 
 
@@ -29,9 +29,9 @@ def threads_against_processes(
     context = multiprocessing.get_context("spawn")
     ratios = []
     for _ in range(rounds):
-        with RowWork(2) as row_work:
-            run.advance(3, row_work)
-            together = 1 / run.advance(sweeps, row_work)
+        with Workers(2) as workers:
+            run.advance(3, workers)
+            together = 1 / run.advance(sweeps, workers)
         barrier, results = context.Barrier(2), context.Queue()
         arguments = (release_path, state, n_topics, sweeps, barrier, results)
         processes = [context.Process(target=_sweeps, args=arguments) for _ in range(2)]

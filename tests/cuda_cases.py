@@ -14,36 +14,39 @@ import numpy as np
 from numba import cuda
 
 from countveil.kernels.alias import build_alias, draw_alias
-from countveil.kernels.bessel import bessel, bessel_mode
-from countveil.kernels.bessel_inversion import draw_count_by_bessel
-from countveil.kernels.binomial import binomial
-from countveil.kernels.count_conditional import (
+from countveil.kernels.binomial import binomial, categorical, multinomial
+from countveil.kernels.elementary import exp_of, log_of
+from countveil.kernels.gamma import gamma, log_gamma, small_gamma_at
+from countveil.kernels.log_scale import draw_log_scale
+from countveil.kernels.noise.bessel import bessel, bessel_mode, draw_count_by_bessel
+from countveil.kernels.noise.geometric import (
     count_mode,
     draw_count,
     draw_count_at,
     draw_count_directly,
     few_count_at,
     few_counts_at,
+    log_marginal,
+    log_marginal_clamped,
 )
-from countveil.kernels.elementary import exp_of, log_of
-from countveil.kernels.exponential import exponential
-from countveil.kernels.gamma import gamma, log_gamma, small_gamma_at
-from countveil.kernels.log_marginal import log_marginal, log_marginal_clamped
-from countveil.kernels.log_poisson import log_factorial_ratio, log_poisson
-from countveil.kernels.log_scale import draw_log_scale
-from countveil.kernels.multinomial import categorical, multinomial
-from countveil.kernels.normal import normal
-from countveil.kernels.philox import next_word, open_stream
-from countveil.kernels.poisson import few_at, poisson, poisson_at
-from countveil.kernels.repeated_counts import (
+from countveil.kernels.noise.repeated import (
     draw_count_repeated,
     log_marginal_repeated,
     repeated_log_ratio,
     repeated_mode,
     sum_from_mode,
 )
-from countveil.kernels.uniform import uniform
-from countveil.kernels.uniforms import fill_exponentials, fill_first_uniforms, fill_uniforms, fill_word_pairs
+from countveil.kernels.normal import normal
+from countveil.kernels.philox import next_word, open_stream
+from countveil.kernels.poisson import few_at, log_factorial_ratio, log_poisson, poisson, poisson_at
+from countveil.kernels.uniform import (
+    exponential,
+    fill_exponentials,
+    fill_first_uniforms,
+    fill_uniforms,
+    fill_word_pairs,
+    uniform,
+)
 
 SEED = 20260101
 THREADS = 24

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from countveil.models.sweep_key import SweepKey
+from countveil.kernels.philox import SweepKey
 
 
 def joint_pvalues(

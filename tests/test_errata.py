@@ -12,10 +12,10 @@ from scipy import stats
 
 from compiled_loop import draw_many
 from countveil.distributions import bessel, count_given_release, two_sided_geometric
-from countveil.kernels.bessel import bessel as draw_bessel
-from countveil.kernels.bessel_inversion import draw_count_by_bessel
 from countveil.kernels.binomial import binomial
 from countveil.kernels.gamma import gamma
+from countveil.kernels.noise.bessel import bessel as draw_bessel
+from countveil.kernels.noise.bessel import draw_count_by_bessel
 from countveil.kernels.philox import open_stream
 from countveil.privacy import Guarantee
 from goodness_of_fit import SEED, discrete_pvalue, fits, rejects

@@ -1,11 +1,14 @@
-"""What an import loads: `import countveil` is light, and each layer needs only what it says."""
+"""What an import loads: `import countveil` is light, and each layer needs only what it says, in which versions."""
 
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import countveil
 
@@ -58,3 +61,14 @@ def test_the_lazy_names_and_the_typed_names_are_the_same():
     }
     modules = {name for name, home in countveil._HOME.items() if home == f"countveil.{name}"}
     assert typed == set(countveil._HOME) - modules
+
+
+def test_the_oldest_constraints_are_the_promised_floors():
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    promised = [Requirement(line) for line in project["dependencies"]]
+    lines = (root / "oldest-constraints.txt").read_text().splitlines()
+    tried = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    assert {r.name: Version(s.version) for r in promised for s in r.specifier if s.operator == ">="} == {
+        r.name: Version(s.version) for r in tried for s in r.specifier
+    }

@@ -7,17 +7,15 @@ from scipy import stats
 
 import countveil as cv
 from countveil.distributions import release_given_rate
-from countveil.inference.derived_seed import derived_seed
-from countveil.inference.engines.choose import choose_engine
-from countveil.inference.new_rows import View, new_row_draws, sweep_new_rows
-from countveil.models import TopicModel
-from countveil.models.prior import Prior
-from countveil.models.row_work import RowWork
+from countveil.inference.new_rows import NewRows, _algorithm, new_row_draws, sweep_new_rows
+from countveil.inference.settings import derived_seed
+from countveil.models.einsum.update import Prior
 from countveil.posterior.known_columns import known_columns
+from countveil.runtime.workers import Workers
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
 from joint_test import joint_pvalues
 
-IN_PLACE = RowWork(1)
+IN_PLACE = Workers(1)
 PRIOR = Prior(1.0, 0.7)
 # Three known actors in two communities.
 THETA = np.array([[1.5, 0.1], [0.2, 1.0], [0.7, 0.6]])
@@ -43,12 +41,17 @@ def draw_actors(rng, n=2, missing=MISSING):
 
 
 def sampler(theta, data, key, phis=(SENT, RECEIVED), swapped=False):
-    engines = [choose_engine(TopicModel(2), one, "exact", "auto") for one in data]
-    keys = [key, key._replace(seed=derived_seed(key.seed, "received"))]
+    algorithms = [_algorithm(one, 2, IN_PLACE) for one in data]
     if swapped:
-        engines = engines[::-1]
-    phis = [np.ascontiguousarray(phi.T).T for phi in phis]
-    return sweep_new_rows(PRIOR, engines, theta, phis, keys, IN_PLACE)
+        algorithms = algorithms[::-1]
+    return swept(algorithms, theta, key, phis)
+
+
+def swept(algorithms, theta, key, phis=(SENT, RECEIVED)):
+    keys = [key, key._replace(seed=derived_seed(key.seed, "received"))]
+    phis = [np.ascontiguousarray(phi.T) for phi in phis]
+    prepared = [one.prepare(phi, IN_PLACE) for one, phi in zip(algorithms, phis, strict=True)]
+    return sweep_new_rows(PRIOR, algorithms, theta, phis, prepared, keys, IN_PLACE)
 
 
 def sent_taken_for_received(theta, data, key):
@@ -56,21 +59,18 @@ def sent_taken_for_received(theta, data, key):
 
 
 def received_forgotten_in_the_exposure(theta, data, key):
-    engines = [choose_engine(TopicModel(2), one, "exact", "auto") for one in data]
-    exposed = engines[1].sums
+    algorithms = [_algorithm(one, 2, IN_PLACE) for one in data]
+    drawn = algorithms[1].draw
 
-    def sums(*given):
-        found = exposed(*given)
-        return found._replace(exposure=_Nothing())
+    def draw(*given):
+        return drawn(*given)._replace(exposure=_Nothing())
 
-    engines[1].sums = sums
-    keys = [key, key._replace(seed=derived_seed(key.seed, "received"))]
-    phis = [np.ascontiguousarray(phi.T).T for phi in (SENT, RECEIVED)]
-    return sweep_new_rows(PRIOR, engines, theta, phis, keys, IN_PLACE)
+    algorithms[1].draw = draw
+    return swept(algorithms, theta, key)
 
 
 class _Nothing:
-    def of_rows(self, factor, n_rows):
+    def of_rows(self, factor):
         return np.zeros((1, factor.shape[1]))
 
 
@@ -112,12 +112,13 @@ def test_the_joint_test_catches(name):
 def rank_pvalue(phis, n=2500, n_draws=19):
     """Simulation-based calibration over actors: the rank of the true theta among its draws is uniform."""
     theta, data = draw_actors(np.random.default_rng(SEED + 4), n, None)
-    views = [View(one, lambda chain, draw, phi=phi: phi) for one, phi in zip(data, phis, strict=True)]
+    views = [NewRows(one, lambda chain, draw, phi=phi: phi) for one, phi in zip(data, phis, strict=True)]
     draws = new_row_draws(PRIOR, views, (1, n_draws), sweeps=20, burn_in=60, seed=SEED, threads=1)[0]
     ranks = (draws[:, :, 0] < theta[:, 0]).sum(axis=0)
     return stats.chisquare(np.bincount(ranks, minlength=n_draws + 1)).pvalue
 
 
+@pytest.mark.long
 def test_intervals_are_calibrated():
     assert fits(rank_pvalue((SENT, RECEIVED)))
     assert rejects(rank_pvalue((RECEIVED, SENT)))
@@ -139,7 +140,7 @@ def test_agreement_with_quadrature():
     prior, sent, received = Prior(1.3, 0.5), np.array([[2.0, 0.5, 1.0]]), np.array([[0.3, 1.5, 0.2]])
     values = (np.array([[6, -2, 1]]), np.array([[0, 4, 1]]))
     data = [cv.PrivateCounts(x, rho=rho) for x, rho in zip(values, (0.8, 1.5), strict=True)]
-    views = [View(one, lambda c, d, phi=phi: phi) for one, phi in zip(data, (sent, received), strict=True)]
+    views = [NewRows(one, lambda c, d, phi=phi: phi) for one, phi in zip(data, (sent, received), strict=True)]
     draws = new_row_draws(prior, views, (2, 4000), sweeps=3, burn_in=50, seed=SEED, threads=1)[..., 0, 0]
     draws = draws.astype(float)
     exact = quadrature_mean(prior, [(values[0][0], sent[0], 0.8), (values[1][0], received[0], 1.5)])
@@ -303,7 +304,7 @@ def test_a_tensor_agrees_with_quadrature():
     known = known_columns(fitted)
     phi, values = known.phi(0, 0)[0], np.array([7, 30])
     data = cv.PrivateCounts(values.reshape(1, 2, 1), rho=0.4)
-    views = [View(data, lambda chain, draw: known.phi(0, 0))]
+    views = [NewRows(data, lambda chain, draw: known.phi(0, 0))]
     draws = new_row_draws(known.prior, views, (2, 4000), sweeps=3, burn_in=50, seed=SEED, threads=1)[
         ..., 0, 0
     ]

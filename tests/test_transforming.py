@@ -6,22 +6,23 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 import countveil as cv
+from countveil.counts.plain_counts import read_plain_counts
 from countveil.distributions import release_given_rate
-from countveil.inference.engines.choose import choose_engine
-from countveil.inference.new_rows import View, new_row_draws, sweep_new_rows
-from countveil.inference.plain_counts import read_plain_counts
+from countveil.inference.engines.cpu.sampler import ViewSampler
+from countveil.inference.new_rows import NewRows, new_row_draws, sweep_new_rows
+from countveil.inference.problem import make_problem
 from countveil.models import TopicModel
-from countveil.models.prior import Prior
-from countveil.models.row_work import RowWork
+from countveil.models.einsum.update import Prior
+from countveil.runtime.workers import Workers
 from countveil.transforming import transform
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
 from joint_test import joint_pvalues
 
 ROWS, COLUMNS, TOPICS = 3, 4, 2
 MODEL = TopicModel(TOPICS, shape=1.0, rate=0.7)
-PHI = np.array([[2.0, 0.2, 1.0, 0.0], [0.3, 3.0, 0.1, 1.5]]).T.copy().T
+PHI = np.array([[2.0, 0.2, 1.0, 0.0], [0.3, 3.0, 0.1, 1.5]])
 MISSING = np.array([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], dtype=bool)
-IN_PLACE = RowWork(1)
+IN_PLACE = Workers(1)
 
 
 def draw_rows(rng, n_rows, rho, missing=None):
@@ -35,13 +36,17 @@ def draw_rows(rng, n_rows, rho, missing=None):
 
 
 def sampler(theta, data, key, method="exact"):
-    engine = choose_engine(MODEL, data, method, "auto")
-    return sweep_new_rows(Prior(MODEL.shape, MODEL.rate), [engine], theta, [PHI], [key], IN_PLACE)
+    problem = make_problem(MODEL, data, method)
+    algorithm = ViewSampler(problem.views[""], "auto", IN_PLACE)._matrix
+    phi = np.ascontiguousarray(PHI.T)
+    ready = algorithm.prepare(phi, IN_PLACE)
+    prior = Prior(MODEL.shape, MODEL.rate)
+    return sweep_new_rows(prior, [algorithm], theta, [phi], [ready], [key], IN_PLACE)
 
 
 def membership_draws(model, data, topics, **settings):
     """theta for topics (chain, draw, topics, columns)."""
-    view = View(data, lambda chain, draw: topics[chain, draw])
+    view = NewRows(data, lambda chain, draw: topics[chain, draw])
     return new_row_draws(Prior(model.shape, model.rate), [view], topics.shape[:2], **settings)
 
 
@@ -67,7 +72,7 @@ CASES = {
 def test_joint_law(name):
     case = CASES[name]
     pvalues = joint_pvalues(
-        lambda rng: draw_rows(rng, ROWS, *case), sampler, FUNCTIONS, replicates=2000, sweeps=3, seed=SEED + 1
+        lambda rng: draw_rows(rng, ROWS, *case), sampler, FUNCTIONS, replicates=600, sweeps=3, seed=SEED + 1
     )
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
@@ -110,6 +115,7 @@ def rank_pvalue(rho, said_rho, n_rows, n_draws=19):
     return stats.chisquare(np.bincount(ranks, minlength=n_draws + 1)).pvalue
 
 
+@pytest.mark.long
 def test_intervals_are_calibrated():
     assert fits(rank_pvalue(1.0, 1.0, 3000))
     assert rejects(rank_pvalue(1.0, 2.0, 6000))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from countveil.models import SharedFactors as SharedFactors
     from countveil.models import TensorModel as TensorModel
     from countveil.models import TopicModel as TopicModel
-    from countveil.models.unknown_noise import UnknownNoise as UnknownNoise
+    from countveil.models import UnknownNoise as UnknownNoise
     from countveil.posterior import Posterior as Posterior
     from countveil.posterior import PosteriorFileError as PosteriorFileError
     from countveil.posterior import SharedPosterior as SharedPosterior
@@ -58,7 +58,7 @@ _HOME = {
     "SharedPosterior": "countveil.posterior",
     "TensorModel": "countveil.models",
     "TopicModel": "countveil.models",
-    "UnknownNoise": "countveil.models.unknown_noise",
+    "UnknownNoise": "countveil.models",
     "add_noise": "countveil.privacy",
     "audit": "countveil.auditing",
     "combine_releases": "countveil.counts",

@@ -8,25 +8,21 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts import PrivateCounts
+from countveil.counts.plain_counts import PlainCounts
 from countveil.inference.chains import run_chains
-from countveil.inference.draws import Draws
 from countveil.inference.engines import cpu
-from countveil.inference.plain_counts import read_plain_counts
-from countveil.inference.robust import as_if_released
+from countveil.inference.problem import Problem, at_alpha, make_problem
 from countveil.inference.settings import Settings, check_settings
-from countveil.inference.shared_data import read_views
-from countveil.inference.unknown_noise import at_alpha, without_alpha
-from countveil.kernels.compiled import is_cold
+from countveil.inference.store import Draws
 from countveil.models import CountModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
+from countveil.runtime.compiled import is_cold
 
-# What reads the draws (xarray, pandas: 50 MB) is imported when there are draws, after the memory of the sweeps has
-# been given back.
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
-    from countveil.posterior.shared_posterior import SharedPosterior
+    from countveil.posterior.shared import SharedPosterior
 
 
 @overload
@@ -41,6 +37,7 @@ def fit(
     seed: int | None = ...,
     method: str = ...,
     engine: str = ...,
+    algorithm: str = ...,
     threads: int | None = ...,
     progress: bool = ...,
     labels: Any = ...,
@@ -49,7 +46,7 @@ def fit(
 
 @overload
 def fit(
-    model: CountModel,
+    model: CountModel | UnknownNoise,
     data: Any,
     *,
     sweeps: int = ...,
@@ -59,6 +56,7 @@ def fit(
     seed: int | None = ...,
     method: str = ...,
     engine: str = ...,
+    algorithm: str = ...,
     threads: int | None = ...,
     progress: bool = ...,
     labels: Any = ...,
@@ -67,7 +65,7 @@ def fit(
 
 
 def fit(
-    model: CountModel | SharedFactors,
+    model: CountModel | UnknownNoise | SharedFactors,
     data: Any,
     *,
     sweeps: int = 1000,
@@ -77,6 +75,7 @@ def fit(
     seed: int | None = None,
     method: str = "exact",
     engine: str = "auto",
+    algorithm: str = "auto",
     threads: int | None = None,
     progress: bool = True,
     labels: Any = None,
@@ -102,7 +101,10 @@ def fit(
         ``"exact"`` draws the true counts from their exact conditional. ``"bessel"`` is the paper's sampler, for
         comparison. ``"naive"`` takes clamped noisy counts for true ones, and is biased.
     engine
-        ``"auto"``, or ``"cells"`` for the reference that visits every cell.
+        The hardware: ``"auto"`` or ``"cpu"``.
+    algorithm
+        ``"auto"`` takes the fastest. For the curious: ``"tokens"``, ``"integrated"``, ``"fibers"``, or ``"cells"``,
+        the reference that visits every cell. All are exact.
     threads
         All cores by default.
     progress
@@ -125,57 +127,53 @@ def fit(
     """
     settings = check_settings(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, seed=seed,
-        method=method, engine=engine, threads=threads,
+        method=method, engine=engine, threads=threads, algorithm=algorithm,
     )  # fmt: skip
-    if isinstance(model, SharedFactors):
-        if robust is not None:
-            raise ValueError(f"robust: expected None for SharedFactors, got {robust!r}")
-        views = read_views(model, data, labels)
-        draws = _run(model, views, settings, progress)
-        from countveil.posterior.shared_tree import facts_of, shared_posterior
+    problem = make_problem(model, data, settings.method, labels, robust)
+    draws = _run(problem, settings, progress)
+    # What reads the draws (xarray, pandas: 50 MB) is imported when there are draws, after the memory of the sweeps
+    # has been given back.
+    if isinstance(problem.model, SharedFactors):
+        from countveil.posterior.shared import facts_of, shared_posterior
 
-        return shared_posterior(draws, model, {name: facts_of(one) for name, one in views.items()})
-    if isinstance(model, type) or not isinstance(model, CountModel):
-        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-        raise TypeError(f"model: expected a model such as TopicModel(n_topics=10), got {got}")
-    if not isinstance(data, PrivateCounts | CombinedReleases):
-        data = read_plain_counts(data, labels)
-    elif labels is not None:
-        raise ValueError("labels: expected None for a release, which has its own, got labels")
-    seen = data if robust is None else as_if_released(data, robust)
-    draws = _run(model, seen, settings, progress)
+        facts = {name: facts_of(view.given) for name, view in problem.views.items()}
+        return shared_posterior(draws, problem.model, facts)
     from countveil.posterior.posterior import Posterior
-    from countveil.posterior.tree import make_tree
+    from countveil.posterior.runs.schema import make_tree
 
-    released = isinstance(data, PrivateCounts | CombinedReleases)
-    guarantee = str(data.guarantee) if released and data.guarantee else None
-    if isinstance(model, UnknownNoise):
-        alpha = draws.monitored["alpha"]
-        model, draws, data = model.model, without_alpha(draws), at_alpha(data, float(alpha.mean()))
-    tree = make_tree(draws, model, data.axes, data.shape, data.labels, guarantee)
-    if "alpha" in draws.monitored:
+    given = problem.views[""].given
+    promised = None if isinstance(given, PlainCounts) else given.guarantee
+    guarantee = None if promised is None else str(promised)
+    if problem.alpha is not None:
+        assert isinstance(given, PrivateCounts)
+        given = at_alpha(given, float(draws.monitored["alpha"].mean()))
+    tree = make_tree(draws, problem.model, given.axes, given.shape, given.labels, guarantee)
+    if problem.alpha is not None:
         tree["posterior"]["alpha"] = tree["sample_stats"]["alpha"]
     if robust is not None:
         tree["posterior"].attrs["robust"] = float(robust)
-    return Posterior(tree, model, draws.state_type, data, data.axes, data.shape, data.labels, settings.seed)
+    return Posterior(
+        tree, problem.model, draws.state_type, given, given.axes, given.shape, given.labels, settings.seed
+    )
 
 
-def _run(model: CountModel | SharedFactors, data: Any, settings: Settings, progress: bool) -> Draws:
+def _run(problem: Problem, settings: Settings, progress: bool) -> Draws:
     """The chains, with a word to the user where they take longer or end earlier than expected."""
     if progress and is_cold(Path(cpu.__file__).parent):
-        print("countveil: compiling for this machine, once; about half a minute", file=sys.stderr, flush=True)
-    draws = run_chains(model, data, settings, _progress(progress))
+        print("countveil: compiling for this machine, once; about a minute", file=sys.stderr, flush=True)
+    draws = run_chains(problem, settings, progress_bar("fit", " sweeps", progress))
     if draws.interrupted:
         kept = len(next(iter(draws.monitored.values()))[0])
         warnings.warn(f"interrupted: {kept} of {settings.kept} draws per chain were kept", stacklevel=3)
     return draws
 
 
-def _progress(show: bool) -> Callable[[range], Iterable[int]]:
+def progress_bar(name: str, unit: str, show: bool) -> Callable[[range], Iterable[int]]:
+    """What wraps a range to show how far it is."""
     if not show:
         return iter
     from tqdm.auto import tqdm
 
     # To standard error. A terminal gets a moving line; a log file a line every half minute at most.
     often = 0.2 if sys.stderr.isatty() else 30.0
-    return lambda sweeps: tqdm(sweeps, unit=" sweeps", desc="fit", dynamic_ncols=True, mininterval=often)
+    return lambda steps: tqdm(steps, unit=unit, desc=name, dynamic_ncols=True, mininterval=often)

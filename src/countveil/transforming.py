@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.fitting import _progress
-from countveil.inference.new_rows import View, new_row_draws
-from countveil.inference.plain_counts import PlainCounts, read_plain_counts
+from countveil.counts.plain_counts import read_counts
+from countveil.fitting import progress_bar
+from countveil.inference.new_rows import NewRows, new_row_draws
+from countveil.inference.problem import Counts
 from countveil.inference.settings import check_settings
-from countveil.models.parameters import whole_number
-from countveil.posterior.axis_names import free_names
-from countveil.posterior.interval import check_interval, tails_of
-from countveil.posterior.kept_states import blocks_of
+from countveil.models.count_model import whole_number
+from countveil.posterior.axes import free_names, readable_labels
 from countveil.posterior.known_columns import known_columns
 from countveil.posterior.posterior import Posterior
-from countveil.posterior.readable_labels import readable_labels
-from countveil.posterior.shared_posterior import SharedPosterior
+from countveil.posterior.shared import SharedPosterior
+from countveil.posterior.states import row_slices
+from countveil.posterior.summary import check_interval, tails_of
 
 _TINY = np.finfo(np.float64).tiny
 
@@ -110,16 +109,16 @@ def transform(
     if not isinstance(posterior, Posterior):
         raise TypeError(f"posterior: expected a Posterior, got {type(posterior).__name__}")
     known = known_columns(posterior)
-    views = [View(_read("data", data, posterior, labels), known.phi)]
+    views = [NewRows(_read("data", data, posterior, labels), known.phi)]
     if received is not None:
         if known.received is None:
             raise ValueError("received: expected it for a directed CommunityModel alone, got it for another")
-        views.append(View(_read("received", received, posterior, None), known.received))
+        views.append(NewRows(_read("received", received, posterior, None), known.received))
         _check_rows(views)
     theta = new_row_draws(
         known.prior, views, known.sizes,
         sweeps=settings.sweeps, burn_in=burn_in, seed=settings.seed, threads=settings.threads,
-        progress=_progress(progress),
+        progress=progress_bar("transform", " draws", progress),
     )  # fmt: skip
     shares = _shares(
         theta.reshape(len(known.order), *theta.shape[2:]), known.weights, known.order, tails_of(interval)
@@ -137,15 +136,10 @@ def transform(
     return xr.Dataset(arrays, coordinates, {"interval": interval})
 
 
-def _read(
-    name: str, data: Any, posterior: Posterior, labels: Any
-) -> PrivateCounts | CombinedReleases | PlainCounts:
-    if not isinstance(data, PrivateCounts | CombinedReleases):
-        data = read_plain_counts(data, labels, name)
-    elif labels is not None:
-        raise ValueError("labels: expected None for a release, which has its own, got labels")
-    _check_columns(posterior, data, name)
-    return data
+def _read(name: str, data: Any, posterior: Posterior, labels: Any) -> Counts:
+    counts = read_counts(data, labels, name)
+    _check_columns(posterior, counts, name)
+    return posterior._as_fitted(counts)
 
 
 def _shares(
@@ -154,7 +148,7 @@ def _shares(
     """Shares in every row's expected counts: theta_dl w_l, over their sum, in one order."""
     n_draws, n_rows, n_topics = theta.shape
     found = {name: np.empty((n_rows, n_topics)) for name in ("mean", "low", "high")}
-    for block in blocks_of(n_rows, n_draws * n_topics):
+    for block in row_slices(n_rows, n_draws * n_topics):
         share = theta[:, block] * weights[:, None, :]
         share /= np.maximum(share.sum(axis=2, keepdims=True), _TINY)
         share = np.take_along_axis(share, order[:, None, :], axis=2)
@@ -163,9 +157,7 @@ def _shares(
     return found
 
 
-def _check_columns(
-    posterior: Posterior, data: PrivateCounts | CombinedReleases | PlainCounts, name: str
-) -> None:
+def _check_columns(posterior: Posterior, data: Counts, name: str) -> None:
     """New rows must speak of the same columns, in the same order."""
     shape = posterior._shape
     if len(data.shape) != len(shape):
@@ -182,7 +174,7 @@ def _check_columns(
         _check_labels(before, readable_labels(data.labels)[axis], name, what)
 
 
-def _check_rows(views: Sequence[View]) -> None:
+def _check_rows(views: Sequence[NewRows]) -> None:
     """What is sent and what is received must be of the same new actors."""
     sent, received = (view.data for view in views)
     if sent.shape[0] != received.shape[0]:

@@ -170,7 +170,7 @@ def test_a_rate_off_by_a_tenth_is_caught_whatever_the_rate(guarantee, off):
 
 
 def test_a_privatize_that_forgets_zeros_is_caught(monkeypatch):
-    monkeypatch.setattr("countveil.counts.promise.add_noise", zeros_left_alone)
+    monkeypatch.setattr("countveil.counts.guarantees.add_noise", zeros_left_alone)
     assert failed(audit(ONE, 200_000)) == {"zeros of a sparse matrix"}
 
 

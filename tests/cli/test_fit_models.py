@@ -1,10 +1,14 @@
-"""``countveil fit communities | tensor | factorization``, as a user types them."""
+"""``countveil fit communities | tensor | factorization``, as a user types them, and the table of models."""
+
+import inspect
 
 import numpy as np
 import pytest
 
 import countveil as cv
+from countveil import models
 from countveil.cli import main
+from countveil.cli.models import MODELS
 from countveil.models import CommunityModel, Factorization, TensorModel
 
 QUICK = ["--sweeps", "60", "--thin", "2", "--seed", "1"]
@@ -114,3 +118,16 @@ def test_bad_options(network, tmp_path, capsys, words, message):
     model, *options = words
     assert main(["fit", model, str(network), "-o", str(tmp_path / "run.zarr"), *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_every_model_has_an_entry_whose_options_are_its_parameters():
+    """The table names classes and parameters without importing them."""
+    assert {command.model for command in MODELS.values()} == set(models.__all__) - {
+        "CountModel",
+        "SharedFactors",
+        "UnknownNoise",
+    }
+    for command in MODELS.values():
+        parameters = set(inspect.signature(getattr(models, command.model)).parameters)
+        assert {"shape", "rate", *(option.parameter for option in command.options)} <= parameters
+        assert (command.findings is None) == (command.shown is None)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -107,6 +108,41 @@ def test_plain_counts(tmp_path, kind, capsys):
         assert posterior.memberships(rows=["letter 3"]).sizes["topic"] == 2
 
 
+@pytest.mark.parametrize("kind", ["mtx", "npz", "csv"])
+def test_plain_counts_that_are_sparse_in_the_file_stay_sparse(tmp_path, kind, monkeypatch):
+    file, n, options = tmp_path / f"counts.{kind}", 20_000, []
+    places = np.random.default_rng(0).integers(0, n, (2, 500))
+    matrix = sparse.coo_array((np.ones(500, dtype=int), places), shape=(n, n))
+    if kind == "mtx":
+        io.mmwrite(file, matrix)
+    elif kind == "npz":
+        sparse.save_npz(file, matrix.tocsr())
+    else:
+        pd.DataFrame({"row": places[0], "column": places[1], "n": 1}).to_csv(file, index=False)
+        labels = tmp_path / "labels.txt"
+        labels.write_text("\n".join(map(str, range(n))))
+        options = ["--long", "row,column,n", "--rows", str(labels), "--columns", str(labels)]
+    given = []
+
+    def stop(problem, *_):
+        given.append(problem.views[""].given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("countveil.fitting.run_chains", stop)
+    tracemalloc.start()
+    try:
+        assert (
+            main(["fit", "topics", str(file), "--plain", *options, "-o", str(tmp_path / "run"), *QUICK])
+            == 130
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert given[0].shape == (n, n)
+    assert given[0].total() == 500
+    assert peak < 1e8  # dense it would be 3.2e9 bytes, and 4e8 at a byte per cell
+
+
 def interrupted_after(n):
     def progress(sweeps):
         for sweep in sweeps:
@@ -118,7 +154,7 @@ def interrupted_after(n):
 
 
 def test_stopping_keeps_and_saves_what_was_drawn(release, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("countveil.fitting._progress", lambda show: interrupted_after(41))
+    monkeypatch.setattr("countveil.fitting.progress_bar", lambda name, unit, show: interrupted_after(41))
     run = tmp_path / "run.zarr"
     assert main(["fit", "topics", str(release), "-o", str(run), *QUICK]) == 130
     assert "Stopped early" in capsys.readouterr().out
@@ -128,7 +164,7 @@ def test_stopping_keeps_and_saves_what_was_drawn(release, tmp_path, monkeypatch,
 
 
 def test_stopping_before_the_first_draw_writes_nothing(release, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("countveil.fitting._progress", lambda show: interrupted_after(3))
+    monkeypatch.setattr("countveil.fitting.progress_bar", lambda name, unit, show: interrupted_after(3))
     assert main(["fit", "topics", str(release), "-o", str(tmp_path / "run"), *QUICK]) == 130
     assert "stopped" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

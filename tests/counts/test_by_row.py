@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from countveil.counts import load_release, privatize, privatize_to_file
-from countveil.counts.same import same_arrays
+from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 from goodness_of_fit import discrete_pvalue, fits, rejects
 from privacy.noise_law import cdf
@@ -60,7 +60,7 @@ def test_a_person_with_several_rows_has_the_weakest_of_their_promises():
 @pytest.mark.parametrize("many", [False, True])
 def test_files_keep_the_guarantees_of_rows(tmp_path, monkeypatch, many):
     if many:
-        monkeypatch.setattr("countveil.counts.files.LABELS_IN_ONE_FILE", 2)
+        monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 2)
     release = privatize(np.ones((3, 2), dtype=int), ["1/3", 2, "1/3"], 7, unit="person", rows=["a", "b", "c"])
     release.save(tmp_path / "r")
     assert (tmp_path / "r").is_dir() == many

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release, simulate_release
-from countveil.counts.same import same_arrays
+from countveil.counts.layout import same_arrays
 from goodness_of_fit import SEED
 
 VALUES = np.array([[3, -2, 0, 7], [0, -1, -5, 0], [1, 300, -4, 2]])

@@ -14,15 +14,13 @@ import pytest
 
 from countveil.counts import (
     PrivateCounts,
-    file_cells,
-    file_numbers,
-    files,
     load_release,
     privatize,
     privatize_to_file,
     simulate_release,
 )
-from countveil.counts.same import same_arrays
+from countveil.counts.files.cells import CellFile
+from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 
 SIGNED = np.array([[3, -2, 0, 7], [0, -1, -5, 0], [1, 300, -4, 2]])
@@ -67,14 +65,14 @@ def test_round_trip(name, tmp_path):
 
 
 def test_alpha_of_every_cell_of_a_large_array(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_numbers, "READABLE", 10)
+    monkeypatch.setattr("countveil.counts.files.header.READABLE_FLOATS", 10)
     release = PrivateCounts(RNG.integers(-3, 3, (50, 60)), alpha=RNG.uniform(0.1, 0.9, (50, 60)))
     release.save(tmp_path / "r")
     assert same_arrays(load_release(tmp_path / "r")._contents, release._contents)
 
 
 def test_many_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_cells, "CELLS_PER_GROUP", 100)
+    monkeypatch.setattr("countveil.counts.files.cells.CELLS_PER_GROUP", 100)
     values, mask = RNG.integers(-3, 3, (200, 30)), RNG.random((200, 30)) < 0.1
     values[50:90] = -1  # rows without a listed cell
     release = PrivateCounts(values, alpha=0.5, mask=mask, keep_negative=True)
@@ -110,13 +108,13 @@ def test_a_kept_release_is_not_lost_by_accident(tmp_path):
 
 
 def test_a_release_that_appears_while_another_is_written_stays(tmp_path, monkeypatch):
-    path, add = tmp_path / "r", files.CellFile.add
+    path, add = tmp_path / "r", CellFile.add
 
     def other_first(self, listed):
         path.write_text("another's release")
         add(self, listed)
 
-    monkeypatch.setattr(files.CellFile, "add", other_first)
+    monkeypatch.setattr(CellFile, "add", other_first)
     with pytest.raises(FileExistsError, match="path: expected a new name"):
         RELEASES["plain"].save(path)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["another's release"]
@@ -192,7 +190,7 @@ def test_places_that_cannot_be_written(tmp_path):
 
 
 def test_labels_beyond_what_a_header_holds_are_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("countveil.counts.file_header.LARGEST_HEADER", 1000)
+    monkeypatch.setattr("countveil.counts.files.header.LARGEST_HEADER", 1000)
     release = PrivateCounts(np.zeros((300, 1)), alpha=0.5, labels=(range(300), None))
     with pytest.raises(ValueError, match="labels, alpha: expected at most 1,000 bytes"):
         release.save(tmp_path / "r")

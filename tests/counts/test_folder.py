@@ -17,12 +17,11 @@ import pytest
 from countveil.counts import (
     PrivateCounts,
     ReleaseFileError,
-    file_cells,
     load_release,
     privatize,
     privatize_to_file,
 )
-from countveil.counts.same import same_arrays
+from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 from goodness_of_fit import SEED
 
@@ -34,7 +33,7 @@ MOSTLY = RNG.random((6, 5)) < 0.7
 
 @pytest.fixture
 def small_limit(monkeypatch):
-    monkeypatch.setattr("countveil.counts.files.LABELS_IN_ONE_FILE", 3)
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 3)
 
 
 RELEASES = {
@@ -53,8 +52,8 @@ RELEASES = {
 @pytest.mark.parametrize("name", RELEASES)
 @pytest.mark.parametrize("parts", [1, 5])
 def test_round_trip(name, parts, small_limit, tmp_path, monkeypatch):
-    monkeypatch.setattr("countveil.counts.file_folder.CELLS_PER_PART", 100 if parts == 1 else 2)
-    monkeypatch.setattr(file_cells, "CELLS_PER_GROUP", 2)
+    monkeypatch.setattr("countveil.counts.files.folder.CELLS_PER_PART", 100 if parts == 1 else 2)
+    monkeypatch.setattr("countveil.counts.files.cells.CELLS_PER_GROUP", 2)
     RELEASES[name].save(tmp_path / "r")
     assert (tmp_path / "r").is_dir()
     assert (len(list((tmp_path / "r" / "cells").iterdir())) > 1) == (parts > 1)
@@ -87,8 +86,8 @@ def test_duckdb_and_polars_read_a_file_as_it_is(tmp_path):
 
 
 def test_duckdb_and_polars_read_a_folder_as_it_is(small_limit, tmp_path, monkeypatch):
-    monkeypatch.setattr("countveil.counts.file_folder.CELLS_PER_PART", 4)
-    monkeypatch.setattr(file_cells, "CELLS_PER_GROUP", 4)
+    monkeypatch.setattr("countveil.counts.files.folder.CELLS_PER_PART", 4)
+    monkeypatch.setattr("countveil.counts.files.cells.CELLS_PER_GROUP", 4)
     release = RELEASES["guarantee"]
     release.save(tmp_path / "r")
     expected = [
@@ -249,9 +248,10 @@ def test_killed_at_any_moment_the_target_is_whole_or_not_there(many, tmp_path):
     program = """
 import sys
 from scipy import sparse
-from countveil.counts import files, privatize_to_file
+from countveil.counts import privatize_to_file
+from countveil.counts.files import release
 if sys.argv[2] == "True":
-    files.LABELS_IN_ONE_FILE = 0
+    release.LABELS_IN_ONE_FILE = 0
 print("ready", flush=True)
 privatize_to_file(sparse.csr_array((4000, 3000)), sys.argv[1], 1, rows=range(4000))
 """

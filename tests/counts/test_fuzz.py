@@ -16,10 +16,10 @@ from scipy import io as scipy_io
 from scipy import sparse
 
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release, privatize
-from countveil.counts.count_files import read_count_file
-from countveil.counts.form import Form
-from countveil.counts.given import read_given
-from countveil.counts.same import same_arrays
+from countveil.counts.inputs import read_input
+from countveil.counts.inputs.count_files import read_count_file
+from countveil.counts.inputs.options import InputOptions
+from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee, add_noise
 
 NAMED = (ValueError, TypeError)
@@ -127,7 +127,7 @@ def test_headers_with_anything_in_them(size, tmp_path):
 
 @at_both_lengths
 def test_headers_of_folders_with_anything_in_them(size, tmp_path, monkeypatch):
-    monkeypatch.setattr("countveil.counts.files.LABELS_IN_ONE_FILE", 0)
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 0)
     release = privatize([[1, 2], [3, 4], [0, 0]], [1, 2, 1], rows=["a", "b", "c"])
     release.save(tmp_path / "r")
     file = tmp_path / "r" / "release.json"
@@ -177,7 +177,8 @@ COUNT_FILES = {
 @pytest.mark.parametrize("name", COUNT_FILES)
 def test_count_files(size, name):
     table = name.startswith("t.")
-    form = Form(long=("r", "c", "n"), rows=["a", "b"], columns=["x", "y"]) if table else Form()
+    labels = {"long": ("r", "c", "n"), "rows": ["a", "b"], "columns": ["x", "y"]}
+    options = InputOptions(**labels) if table else InputOptions()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
 
@@ -187,9 +188,9 @@ def test_count_files(size, name):
             path.write_bytes(data)
             if name == "m.mtx" and any(len(n) > 6 for n in data.split() if n.isdigit()):
                 return  # a shape of billions is no fault, only large
-            read = right_or_named(lambda: read_count_file(path, form))
+            read = right_or_named(lambda: read_count_file(path, options))
             if read is not None and (table or np.prod(read.shape, dtype=float) < 1e6):
-                found = right_or_named(lambda: read_given(read, form))
+                found = right_or_named(lambda: read_input(read, options))
                 assert found is None or min(found.counts.shape) > 0
 
 

@@ -13,7 +13,7 @@ import countveil as cv
 from counts.test_damaged_files import rewritten
 from countveil.cli import main
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release, privatize, simulate_release
-from countveil.counts.same import same_arrays
+from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 
 SIGNED = np.array([[3, -2, 0, 7], [0, 1, 5, 0], [1, 300, -4, 2]])
@@ -111,7 +111,7 @@ RELEASES = {
 @pytest.mark.parametrize("name", RELEASES)
 def test_round_trip(name, many, tmp_path, monkeypatch):
     if many:  # a folder, as with many labels
-        monkeypatch.setattr("countveil.counts.files.LABELS_IN_ONE_FILE", -1)
+        monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", -1)
     release = RELEASES[name]
     release.save(tmp_path / "r")
     assert (tmp_path / "r").is_dir() == many

@@ -195,7 +195,7 @@ def test_good_input_leaves_no_trace_in_files(name, tmp_path, nothing_is_said, mo
     release = privatize(counts, QUIET, **options, keep_negative=True)
     privatize(counts, QUIET, **options).save(tmp_path / "saved")
     privatize_to_file(counts, tmp_path / "streamed", QUIET, **options)
-    monkeypatch.setattr("countveil.counts.files.LABELS_IN_ONE_FILE", 0)
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 0)
     privatize_to_file(counts, tmp_path / "folder", QUIET, **options)
     for path in tmp_path.rglob("*"):
         if path.is_file():
@@ -222,7 +222,7 @@ def test_a_failure_on_the_way_leaves_nothing(tmp_path, monkeypatch, nothing_is_s
             raise MemoryError
         return add_noise(rows, guarantee)
 
-    monkeypatch.setattr("countveil.counts.promise.add_noise", fail)
+    monkeypatch.setattr("countveil.counts.guarantees.add_noise", fail)
     with pytest.raises(MemoryError) as caught:
         privatize_to_file(counts, tmp_path / "r", QUIET)
     assert not traces(told_by(caught.value))

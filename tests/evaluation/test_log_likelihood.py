@@ -11,7 +11,7 @@ import countveil as cv
 from countveil.distributions import release_given_rate
 from countveil.evaluation import held_out_log_score, log_likelihood, log_score
 from countveil.models.unknown_noise import UnknownNoise
-from countveil.posterior import kept_states
+from countveil.posterior import states
 from goodness_of_fit import SEED
 
 TRUTH = np.array([[9, 8, 0, 0], [0, 1, 7, 300], [8, 9, 1, 0], [0, 0, 9, 8], [7, 9, 0, 1]])
@@ -61,7 +61,7 @@ def small_posterior(alpha, mask=None):
 @pytest.mark.parametrize("name", RELEASES)
 @pytest.mark.parametrize("mask", [None, MASK], ids=["complete", "missing"])
 def test_rows_and_cells_against_brute_force(name, mask, monkeypatch):
-    monkeypatch.setattr(kept_states, "NUMBERS_PER_BLOCK", 8)  # two rows at a time
+    monkeypatch.setattr(states, "NUMBERS_PER_BLOCK", 8)  # two rows at a time
     alpha = RELEASES[name]
     posterior = small_posterior(alpha, mask)
     seen = np.ones(TRUTH.shape, bool) if mask is None else ~mask

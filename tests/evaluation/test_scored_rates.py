@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
-from countveil.evaluation import log_score, mean_absolute_error, scored_cells
+from countveil.evaluation import log_score, mean_absolute_error
 
 ROWS, COLUMNS, DRAWS = 7, 5, 4
 
@@ -54,7 +54,7 @@ def test_every_form_gives_the_plain_formula(problem, rates_form, counts_form, ma
 def test_a_large_array_is_cut_into_blocks_and_nothing_changes(problem, monkeypatch):
     draws, counts, cells = problem
     before = mean_absolute_error(draws[0], counts), log_score(draws, counts, cells=cells)
-    monkeypatch.setattr(scored_cells, "CELLS_PER_BLOCK", 1)
+    monkeypatch.setattr("countveil.evaluation.rates.CELLS_PER_BLOCK", 1)
     after = mean_absolute_error(draws[0], counts), log_score(draws, counts, cells=cells)
     assert after == pytest.approx(before, rel=1e-13)
 

@@ -28,7 +28,19 @@ SETTINGS = [
     ({"seed": "one"}, "seed: expected a whole number"),
     ({"threads": 0}, "threads: expected a whole number"),
     ({"method": "magic"}, "method: expected one of exact, bessel, naive, got 'magic'"),
-    ({"engine": "magic"}, "engine: expected one of auto, tokens, cells, got 'magic'"),
+    ({"engine": "magic"}, "engine: expected one of auto, cpu, got 'magic'"),
+    (
+        {"algorithm": "magic"},
+        "algorithm: expected one of auto, tokens, integrated, fibers, cells, got 'magic'",
+    ),
+    (
+        {"algorithm": "fibers"},
+        "algorithm: expected 'fibers' for a release of three axes or more in the CP form",
+    ),
+    (
+        {"algorithm": "tokens", "method": "bessel"},
+        "algorithm: expected 'auto' or 'cells' for method 'bessel', got 'tokens'",
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ import countveil as cv
 from compiled_loop import draw_many
 from countveil.distributions import release_given_rate
 from countveil.models import CommunityModel, Factorization, TensorModel, TopicModel
-from countveil.models.quadratic_gamma import quadratic_gamma
+from countveil.models.einsum.tied import quadratic_gamma
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 
 #: Largest deviation in Monte Carlo standard errors; 1e-6 two-sided is 4.9.
@@ -91,9 +91,8 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [n if n == "self-loops" else pytest.param(n, marks=pytest.mark.long) for n in NETWORKS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", NETWORKS)
 def test_communities_agree_with_emcee(name):
     model, observed = NETWORKS[name]
     rho = 0.8
@@ -152,9 +151,9 @@ TRUE = np.array([[12, 0, 3, 0, 1], [9, 1, 2, 0, 0], [0, 7, 0, 5, 0], [1, 9, 0, 6
 def test_a_matrix_factorization_is_the_topic_model(method):
     release = cv.simulate_release(TRUE, alpha=np.exp(-1), seed=SEED).hide(([0, 3], [0, 1]))
     settings = {"sweeps": 12_000, "burn_in": 1000, "thin": 4, "method": method, "progress": False}
-    # The same tokens on both sides: an engine that integrates cells out has another joint to watch.
-    engine = "tokens" if method == "exact" else "auto"
-    topics = cv.fit(TopicModel(2, shape=0.5), release, seed=SEED, engine=engine, **settings)
+    # The same tokens on both sides: an algorithm that integrates cells out has another joint to watch.
+    settings["algorithm"] = "tokens" if method == "exact" else "auto"
+    topics = cv.fit(TopicModel(2, shape=0.5), release, seed=SEED, **settings)
     ours = cv.fit(Factorization("dk,kv->dv", k=2, shape=0.5), release, seed=SEED + 1, **settings)
     other = cv.fit(Factorization("dk,kv->dv", k=2, shape=0.8), release, seed=SEED + 1, **settings)
     assert np.abs(deviations(np.log1p(draws(ours)), np.log1p(draws(topics)))).max() < SIGMAS
@@ -170,8 +169,8 @@ def test_exact_and_bessel_agree_on_a_network():
     release = cv.simulate_release(counts, alpha=np.exp(-1), seed=SEED)
     settings = {"sweeps": 12_000, "burn_in": 1000, "thin": 4, "progress": False}
     fits_ = [
-        cv.fit(CommunityModel(2, shape=0.5), release, method=m, engine=e, seed=SEED + i, **settings)
-        for i, (m, e) in enumerate((("exact", "auto"), ("exact", "cells"), ("bessel", "auto")))
+        cv.fit(CommunityModel(2, shape=0.5), release, method=m, algorithm=a, seed=SEED + i, **settings)
+        for i, (m, a) in enumerate((("exact", "auto"), ("exact", "cells"), ("bessel", "auto")))
     ]
     ties = ~np.eye(5, dtype=bool).reshape(-1)
     first, *others = (np.log1p(draws(fitted)[..., ties]) for fitted in fits_)

@@ -9,6 +9,7 @@ import pytest
 
 import countveil as cv
 from countveil.inference.chains import run_chains
+from countveil.inference.problem import make_problem
 from countveil.inference.settings import check_settings
 
 RELEASE = cv.PrivateCounts([[3, 0], [1, 2]], alpha=0.4)
@@ -39,8 +40,8 @@ def settings(**changes):
 
 
 def test_what_was_kept_is_returned():
-    whole = run_chains(cv.TopicModel(2), RELEASE, settings())
-    part = run_chains(cv.TopicModel(2), RELEASE, settings(), interrupted_after(11))
+    whole = run_chains(make_problem(cv.TopicModel(2), RELEASE), settings())
+    part = run_chains(make_problem(cv.TopicModel(2), RELEASE), settings(), interrupted_after(11))
     assert part.interrupted
     assert not whole.interrupted
     assert part.states["theta"].shape[:2] == (2, 3)
@@ -50,11 +51,11 @@ def test_what_was_kept_is_returned():
 
 def test_before_the_first_draw_there_is_nothing_to_return():
     with pytest.raises(KeyboardInterrupt):
-        run_chains(cv.TopicModel(2), RELEASE, settings(), interrupted_after(3))
+        run_chains(make_problem(cv.TopicModel(2), RELEASE), settings(), interrupted_after(3))
 
 
 def test_fit_warns_that_it_was_interrupted(monkeypatch):
-    monkeypatch.setattr("countveil.fitting._progress", lambda show: interrupted_after(11))
+    monkeypatch.setattr("countveil.fitting.progress_bar", lambda *given: interrupted_after(11))
     with pytest.warns(UserWarning, match="interrupted: 3 of 8 draws per chain were kept"):
         posterior = cv.fit(cv.TopicModel(2), RELEASE, sweeps=20, burn_in=4, thin=2, seed=1)
     assert posterior.n_draws == 6

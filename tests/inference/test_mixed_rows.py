@@ -9,18 +9,14 @@ from scipy import stats
 import countveil as cv
 from compiled_loop import draw_many
 from countveil.evaluation import held_out_log_score, log_likelihood
-from countveil.inference.engines.choose import choose_engine
-from countveil.inference.engines.cpu.integrated import TopicIntegrated
-from countveil.inference.engines.cpu.tokens import TopicTokens
-from countveil.inference.engines.cpu.unfolded import Unfolded
-from countveil.inference.mixed_rows import MixedRows
-from countveil.kernels.count_conditional import draw_count
+from countveil.inference.engines.cpu.sampler import ViewSampler
+from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.problem import make_problem
+from countveil.kernels.noise.geometric import draw_count
+from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel, TopicModel
-from countveil.models.row_work import RowWork
-from countveil.models.sweep_key import SweepKey
-from countveil.models.topic_model import TopicState
 from goodness_of_fit import FALSE_ALARM, SEED
-from inference.small_problems import observations
+from inference.one_chain import IN_PLACE, OneChain, TopicState, observed
 from joint_test import joint_pvalues
 
 ROWS, COLUMNS, TOPICS = 3, 4, 2
@@ -28,23 +24,21 @@ MODEL = TopicModel(TOPICS, shape=1.0, rate=0.7)
 NET = CommunityModel(2, shape=1.1, rate=1.2)
 RHO = np.array([np.inf, 0.7, 0.4])
 MISSING = np.array([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], dtype=bool)
-IN_PLACE = RowWork(1)
 # The size at which the wrong samplers below are caught.
 FULL = {"replicates": 6000, "sweeps": 6}
 
 
 class Seen:
-    """One data set, and its engine, made once."""
+    """One data set, and its chain, made once."""
 
-    def __init__(self, observed, values, make):
-        self.observed, self.values = observed, values
-        self.engine = make(observed)
+    def __init__(self, data, values, make):
+        self.values, self.chain = values, make(data)
 
 
 def release(rng, rates, rho, missing):
     geometric = rng.geometric(-np.expm1(-rho)[:, None], (2, *rates.shape))
     x = rng.poisson(rates) + geometric[0] - geometric[1]
-    return observations(x, rho, missing=missing), np.where(missing, 0, x)
+    return observed(x, rho, missing=missing), np.where(missing, 0, x)
 
 
 def topics_pair(make):
@@ -67,36 +61,48 @@ def network_pair(make):
 
 
 def sampler(state, data, key):
-    return data.engine.sweep(state, key, IN_PLACE)[0]
+    return data.chain.sweep(state, key)
 
 
 def mixed(data):
-    return MixedRows(MODEL, data)
+    return OneChain(MODEL, data, algorithm="tokens")
 
 
 def integrated(data):
-    engine = MixedRows(MODEL, data, integrate=True)
-    assert isinstance(engine._released, TopicIntegrated)
-    return engine
+    chain = OneChain(MODEL, data, algorithm="integrated")
+    assert chain.view._matrix._integrate
+    return chain
+
+
+def by_cells(data):
+    return OneChain(MODEL, data, algorithm="cells")
 
 
 def unfolded(data):
-    return Unfolded(NET, data, (3, 3), engine=MixedRows(TopicModel(2), data))
+    return OneChain(NET, data, (3, 3), algorithm="tokens")
 
 
 def taking_plain_rows_for_released(data):
-    return TopicTokens(MODEL, data._replace(row_rho=np.where(np.isinf(RHO), 0.4, RHO)))
+    return mixed(data._replace(row_rho=np.where(np.isinf(RHO), 0.4, RHO)))
 
 
 def with_the_exposure_of_released_rows(data):
     """Plain rows exposed like rows whose cells are integrated out."""
-    engine = integrated(data)
-    engine._exposure = lambda exposure: exposure
-    return engine
+    chain = integrated(data)
+    matrix, draw = chain.view._matrix, chain.view._matrix.draw
+
+    def draw_with_wrong_exposure(*given):
+        found = draw(*given)
+        return found._replace(
+            exposure=found.exposure._replace(alpha=np.exp(-np.where(np.isinf(RHO), 0.7, RHO)))
+        )
+
+    matrix.draw = draw_with_wrong_exposure
+    return chain
 
 
 def unfolded_taking_plain_rows_for_released(data):
-    return Unfolded(NET, data._replace(row_rho=np.where(np.isinf(data.row_rho), 0.5, data.row_rho)), (3, 3))
+    return unfolded(data._replace(row_rho=np.where(np.isinf(data.row_rho), 0.5, data.row_rho)))
 
 
 RATES = {TopicState: lambda state: state.theta @ state.phi, NET.state_type: lambda s: s[0] @ s[1] @ s[0].T}
@@ -117,6 +123,7 @@ FUNCTIONS = {
 CASES = {
     "tokens": topics_pair(mixed),
     "integrated": topics_pair(integrated),
+    "cells": topics_pair(by_cells),
     "network": network_pair(unfolded),
 }
 WRONG = {
@@ -147,11 +154,11 @@ def test_the_joint_test_catches(name):
 
 
 def test_tokens_of_plain_rows_are_their_counts():
-    for make in (mixed, integrated):
+    for make in (mixed, integrated, by_cells):
         state, data = topics_pair(make)(np.random.default_rng(SEED))
-        sums = data.engine.sums(state, SweepKey(np.uint64(SEED), 0, 1), IN_PLACE)
-        assert sums.row_topic[0].sum() == data.values[0].sum()
-        assert sums.row_topic.sum() == sums.column_topic.sum()
+        sums = data.chain.matrix_tokens(state, SweepKey(np.uint64(SEED), 0, 1))
+        assert sums.rows[0].sum() == data.values[0].sum()
+        assert sums.rows.sum() == sums.columns.sum()
 
 
 def test_a_count_without_noise_is_what_was_seen():
@@ -168,14 +175,20 @@ def stacked(rho, n_released=140, hide=False):
     return both.hide(([0, 149], [1, 1])) if hide else both
 
 
-def test_the_engine_is_chosen_by_the_noise_of_the_released_rows():
+def test_the_algorithm_is_chosen_by_the_noise_of_the_released_rows():
+    def chosen(model, data, algorithm="auto"):
+        found = ViewSampler(make_problem(model, data).views[""], algorithm, IN_PLACE)
+        assert isinstance(found._matrix, Tokens)
+        return found.algorithm
+
     both = stacked(0.5)
-    assert isinstance(choose_engine(MODEL, both, "exact", "auto")._released, TopicIntegrated)
-    assert isinstance(choose_engine(MODEL, both, "exact", "tokens")._released, TopicTokens)
-    assert isinstance(choose_engine(MODEL, stacked(2.0), "exact", "auto")._released, TopicTokens)
-    assert isinstance(choose_engine(NET, stacked(0.5), "exact", "auto")._engine, MixedRows)
+    assert chosen(MODEL, both) == "integrated"
+    assert chosen(MODEL, both, "tokens") == "tokens"
+    assert chosen(MODEL, stacked(2.0)) == "tokens"
+    network = cv.stack_rows(cv.simulate_release(COUNTS[:3], alpha=0.6, seed=1), COUNTS[3:4])
+    assert chosen(NET, network) == "tokens", "a tied factor is not integrated out"
     with pytest.raises(ValueError, match="method: expected 'exact' or 'naive' where some rows are plain"):
-        choose_engine(MODEL, both, "bessel", "auto")
+        make_problem(MODEL, both, "bessel")
 
 
 def test_what_a_user_asks_of_plain_rows():

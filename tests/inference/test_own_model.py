@@ -69,9 +69,17 @@ MASK[3] = True
 MASK[0, 0] = True
 
 
-@pytest.mark.parametrize("method", ["exact", "bessel"])
-@pytest.mark.parametrize("mask", [None, MASK], ids=["complete", "missing"])
-def test_the_posterior_of_an_own_model_is_right(method, mask):
+@pytest.mark.parametrize(
+    ("mask", "method"),
+    [
+        pytest.param(None, "exact", marks=pytest.mark.long),
+        (None, "bessel"),
+        (MASK, "exact"),
+        pytest.param(MASK, "bessel", marks=pytest.mark.long),
+    ],
+    ids=["complete-exact", "complete-bessel", "missing-exact", "missing-bessel"],
+)
+def test_the_posterior_of_an_own_model_is_right(mask, method):
     release = cv.PrivateCounts(VALUES, rho=RHO, mask=mask)
     model = GroupRates(GROUPS, EXPOSURE)
     posterior = cv.fit(

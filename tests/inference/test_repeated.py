@@ -9,20 +9,19 @@ from scipy.special import logsumexp
 import countveil as cv
 from countveil.counts import CombinedReleases
 from countveil.evaluation import held_out_log_score, log_likelihood
-from countveil.inference.engines.choose import choose_engine
-from countveil.inference.engines.cpu.repeated import TopicRepeated
-from countveil.inference.new_rows import View, new_row_draws
-from countveil.inference.observations import observe
+from countveil.inference.engines.cpu.cells import Cells, draw_counts
+from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.new_rows import NewRows, new_row_draws
+from countveil.inference.observed import observe
+from countveil.inference.problem import make_problem
+from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel, TopicModel
-from countveil.models.prior import Prior
-from countveil.models.row_work import RowWork
-from countveil.models.sweep_key import SweepKey
-from countveil.models.topic_model import TopicState
+from countveil.models.einsum.update import Prior
 from exact_laws import cdf_of_log_weights
 from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects
+from inference.one_chain import IN_PLACE, OneChain, TopicState
 from joint_test import joint_pvalues
 
-IN_PLACE = RowWork(1)
 MODEL = TopicModel(2, shape=1.0, rate=0.7)
 NET = CommunityModel(2, shape=1.1, rate=1.2)
 
@@ -40,29 +39,59 @@ STATE = TopicState(
 )
 
 
-def kinds_engine():
+def observed_kinds():
     values = np.array([[0 if x is None else x for x in kind] for kind in KINDS]).T
     missing = np.array([[x is None for x in kind] for kind in KINDS]).T
     both = [cv.PrivateCounts(values[r : r + 1], rho=NOISE[r], mask=missing[r : r + 1]) for r in (0, 1)]
-    return choose_engine(MODEL, cv.combine_releases(*both), "exact", "auto")
+    return observe(cv.combine_releases(*both))
 
 
-def test_one_sweep_draws_every_kind_of_cell_from_its_exact_law():
-    engine, n = kinds_engine(), 30_000
+SEEN = observed_kinds()
+
+
+def allocated_by(algorithm):
+    """(counts, tokens of the first topic) of the cells, of one sweep of an algorithm for the matrix form."""
+    chain = OneChain(MODEL, SEEN, matrix=algorithm)
+
+    def draw(key):
+        sums = chain.matrix_tokens(STATE, key)
+        counts = sums.columns.sum(axis=1)
+        assert sums.rows.sum() == counts.sum()
+        return counts, sums.columns[:, 0]
+
+    return draw
+
+
+def drawn_for_any_model(key):
+    """Of a user's own model, and of factorizations that do not unfold: nothing is allocated yet."""
+    shape = (1, len(KINDS))
+    return draw_counts(MODEL, STATE, SEEN, shape, key, IN_PLACE, {})[0], None
+
+
+WAYS = {
+    "tokens": allocated_by(Tokens(SEEN, 2, IN_PLACE)),
+    "tokens, crowded": allocated_by(Tokens(SEEN, 2, IN_PLACE, tokens_per_visit=0.0)),
+    "cells": allocated_by(Cells(SEEN)),
+    "any model": drawn_for_any_model,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_sweep_draws_every_kind_of_cell_from_its_exact_law(way):
+    n = 30_000
     counts = np.empty((n, len(KINDS)), dtype=np.int64)
-    of_topic = np.empty((n, len(KINDS)), dtype=np.int64)
+    of_topic = np.zeros((n, len(KINDS)), dtype=np.int64)
     for i in range(n):
-        sums = engine.sums(STATE, SweepKey(np.uint64(SEED), 0, i), IN_PLACE)
-        counts[i], of_topic[i] = sums.column_topic.sum(axis=1), sums.column_topic[:, 0]
-        assert sums.row_topic.sum() == counts[i].sum()
+        counts[i], found = WAYS[way](SweepKey(np.uint64(SEED), 0, i))
+        of_topic[i] = 0 if found is None else found
     rates = (STATE.theta @ STATE.phi)[0]
     y = np.arange(200)
     for v, kind in enumerate(KINDS):
         seen = [(x, rho) for x, rho in zip(kind, NOISE, strict=True) if x is not None]
-        if not seen:
+        if not seen and way != "any model":  # which gets missing counts drawn from their rates
             assert not counts[:, v].any()  # a missing cell takes no tokens
             continue
-        likelihood = log_likelihood_of(y, seen)
+        likelihood = log_likelihood_of(y, seen) + np.zeros(len(y))
 
         def law(mu, likelihood=likelihood):
             return cdf_of_log_weights(stats.poisson.logpmf(y, mu) + likelihood, 0)
@@ -70,6 +99,8 @@ def test_one_sweep_draws_every_kind_of_cell_from_its_exact_law():
         assert fits(discrete_pvalue(counts[:, v], law(rates[v]))), kind
         if v < 7:  # the last cell is nearly always empty
             assert rejects(discrete_pvalue(counts[:, v], law(1.1 * rates[v]))), kind
+        if way == "any model":
+            continue
         # Allocated in proportion to the terms.
         share = STATE.theta[0, 0] * STATE.phi[0, v] / rates[v]
         total = counts[:, v].sum()
@@ -88,15 +119,16 @@ MASKS = (
 
 
 class Seen:
-    """One data set, and its engine, made once."""
+    """One data set, and its chain, made once."""
 
     def __init__(self, model, releases, kind):
         self.first, self.second = (release.to_dense(missing=0) for release in releases)
         data = {"one twice": [releases[0]] * 2, "forgotten": releases[:1]}.get(kind, releases)
-        self.engine = choose_engine(model, combined(data), "exact", "auto")
+        found = make_problem(model, combined(data)).views[""].observed
         if kind == "masks":  # cells that one release does not show reached as if both did
-            whole = np.repeat(self.engine._data.rho.sum(axis=0), np.diff(self.engine._data.partial_starts))
-            self.engine._partial_rho = whole
+            whole = np.repeat(found.look_rho.sum(axis=0), np.diff(found.partial_starts))
+            found = found._replace(partial_rho=whole)
+        self.chain = OneChain(model, found, algorithm="cells" if kind == "cells" else "auto")
 
 
 def combined(releases):
@@ -133,12 +165,26 @@ def network_pair(kind=""):
     return draw
 
 
+WHOLE = cv.Factorization("dvk,k->dv", names=["theta", "level"], shape=1.1, rate=1.2, k=2)
+
+
+def whole_pair(kind=""):
+    """A model whose first axis stands in a factor with the second one."""
+
+    def draw(rng):
+        theta, level = rng.gamma(1.1, 1 / 1.2, (ROWS, COLUMNS, 2)), rng.gamma(1.1, 1 / 1.2, 2)
+        return WHOLE.state_type(theta, level), Seen(WHOLE, noisy(rng, theta @ level, MASKS), kind)
+
+    return draw
+
+
 def sampler(state, data, key):
-    return data.engine.sweep(state, key, IN_PLACE)[0]
+    return data.chain.sweep(state, key)
 
 
 def rates_of(state):
-    return state.theta @ (state.phi if isinstance(state, TopicState) else state.pi @ state.theta.T)
+    others = {"phi": lambda: state.phi, "pi": lambda: state.pi @ state.theta.T, "level": lambda: state.level}
+    return state.theta @ others[state._fields[1]]()
 
 
 def distance(rates, values):
@@ -146,8 +192,8 @@ def distance(rates, values):
 
 
 FUNCTIONS = {
-    "theta": lambda state, data: state[0][0, 0],
-    "other factor": lambda state, data: state[1][1, 1],
+    "theta": lambda state, data: state[0][(0,) * state[0].ndim],
+    "other factor": lambda state, data: state[1][(1,) * state[1].ndim],
     "total rate": lambda state, data: rates_of(state).sum(),
     "a cell and its first release": lambda state, data: rates_of(state)[0, 2] - data.first[0, 2],
     "distance from the first": lambda state, data: distance(rates_of(state), data.first),
@@ -156,13 +202,17 @@ FUNCTIONS = {
 CASES = {
     "topics": topics_pair((None, None)),
     "topics, different masks": topics_pair(MASKS),
+    "topics by cells, different masks": topics_pair(MASKS, "cells"),
     "network": network_pair(),
+    "network by cells": network_pair("cells"),
+    "a factorization that does not unfold": whole_pair(),
 }
 WRONG = {
     "one release forgotten": topics_pair((None, None), "forgotten"),
     "one release taken twice": topics_pair((None, None), "one twice"),
     "masks forgotten in the tokens": topics_pair(MASKS, "masks"),
     "network, one release taken twice": network_pair("one twice"),
+    "not unfolded, one release taken twice": whole_pair("one twice"),
 }
 # The size at which the wrong samplers are caught.
 FULL = {"replicates": 6000, "sweeps": 6}
@@ -204,7 +254,9 @@ def test_agreement_with_quadrature():
     settings = {"sweeps": 2, "burn_in": 50, "seed": SEED, "threads": 1}
 
     def draws_given(data):
-        drawn = new_row_draws(Prior(1.3, 0.5), [View(data, lambda chain, draw: phi)], (2, 6000), **settings)
+        drawn = new_row_draws(
+            Prior(1.3, 0.5), [NewRows(data, lambda chain, draw: phi)], (2, 6000), **settings
+        )
         return drawn[..., 0, 0].astype(float)
 
     both = cv.combine_releases(*(cv.PrivateCounts(values[r : r + 1], rho=rho[r]) for r in (0, 1)))
@@ -217,9 +269,9 @@ def test_agreement_with_quadrature():
 
 def draw_sums(data, state, n, first):
     """(n, sums) of all sweeps: row by topic, then column by topic."""
-    engine = choose_engine(TopicModel(2), data, "exact", "tokens")
-    found = (engine.sums(state, SweepKey(np.uint64(SEED + 5), 0, first + i), IN_PLACE) for i in range(n))
-    return np.array([np.concatenate([s.row_topic.ravel(), s.column_topic.ravel()]) for s in found])
+    chain = OneChain(TopicModel(2), observe(data), algorithm="tokens")
+    found = (chain.matrix_tokens(state, SweepKey(np.uint64(SEED + 5), 0, first + i)) for i in range(n))
+    return np.array([np.concatenate([s.rows.ravel(), s.columns.ravel()]) for s in found])
 
 
 def two_sample_pvalue(one, two):
@@ -359,11 +411,7 @@ def test_ways_that_are_refused(both):
     refused = [
         ({"method": "naive"}, MODEL, "method: expected 'exact' for combined releases, got 'naive'"),
         ({"method": "bessel"}, MODEL, "method: expected 'exact' for combined releases, got 'bessel'"),
-        (
-            {"engine": "cells"},
-            MODEL,
-            "engine: expected 'auto' or 'tokens' for combined releases, got 'cells'",
-        ),
+        ({"algorithm": "integrated"}, MODEL, "algorithm: expected 'integrated' for one release whose noise"),
         ({"robust": 0.1}, MODEL, "robust: expected None for a release"),
         ({"labels": (None, None)}, MODEL, "labels: expected None for a release"),
         (
@@ -375,6 +423,11 @@ def test_ways_that_are_refused(both):
     for options, model, message in refused:
         with pytest.raises(ValueError, match=message):
             cv.fit(model, both, progress=False, **options)
-    with pytest.raises(TypeError, match="model: expected a TopicModel, or a factorization whose first axis"):
-        cv.fit(cv.Factorization("dkv,k->dv", k=2), both, progress=False)
-    assert isinstance(choose_engine(MODEL, both, "exact", "tokens"), TopicRepeated)
+
+
+@pytest.mark.parametrize("model", [MODEL, cv.Factorization("dkv,k->dv", k=2)])
+def test_any_model_and_the_reference_take_combined_releases(both, model):
+    posterior = cv.fit(model, both, sweeps=20, algorithm="cells", seed=1, progress=False)
+    assert np.isfinite(posterior.tree["sample_stats"]["log_likelihood"]).all()
+    found = np.abs(posterior.true_counts()["mean"].to_numpy() - COUNTS).mean()
+    assert found < np.abs(COUNTS.mean() - COUNTS).mean()

@@ -34,29 +34,37 @@ def test_threads_do_not_change_a_bit(method):
     assert not same(one, fitted(method=method, seed=8))
 
 
+@pytest.mark.parametrize("algorithm", ["tokens", "integrated", "cells"])
+def test_threads_do_not_change_a_bit_of_any_algorithm(algorithm):
+    assert same(fitted(algorithm=algorithm, threads=1), fitted(algorithm=algorithm, threads=3))
+
+
 def test_threads_do_not_change_plain_fits():
     assert same(fitted(TRUE, threads=1), fitted(TRUE, threads=3))
 
 
-@pytest.mark.parametrize("engine", ["cells", "auto"])
-def test_clamped_and_unclamped_releases_give_the_same_draws(engine):
+@pytest.mark.parametrize("algorithm", ["cells", "auto"])
+def test_clamped_and_unclamped_releases_give_the_same_draws(algorithm):
     signed = RELEASE.to_dense()
     assert (signed < 0).any()
     unclamped = cv.PrivateCounts(signed, rho=1.0)
     clamped = cv.PrivateCounts(np.maximum(signed, 0), rho=1.0)
-    assert same(fitted(unclamped, engine=engine), fitted(clamped, engine=engine))
+    assert same(fitted(unclamped, algorithm=algorithm), fitted(clamped, algorithm=algorithm))
 
 
 @pytest.mark.parametrize("method", ["exact", "bessel", "naive"])
-@pytest.mark.parametrize("engine", ["cells", "auto"])
-def test_a_masked_value_cannot_change_anything(method, engine):
+@pytest.mark.parametrize("algorithm", ["cells", "auto"])
+def test_a_masked_value_cannot_change_anything(method, algorithm):
     mask = RNG.random(TRUE.shape) < 0.2
     values = RELEASE.to_dense()
     spoiled = np.where(mask, 999, values)
     first, second = (cv.PrivateCounts(v, rho=1.0, mask=mask) for v in (values, spoiled))
-    assert same(fitted(first, method=method, engine=engine), fitted(second, method=method, engine=engine))
+    assert same(
+        fitted(first, method=method, algorithm=algorithm), fitted(second, method=method, algorithm=algorithm)
+    )
     assert not same(
-        fitted(first, method=method, engine=engine), fitted(cv.PrivateCounts(values, rho=1.0), method=method)
+        fitted(first, method=method, algorithm=algorithm),
+        fitted(cv.PrivateCounts(values, rho=1.0), method=method),
     )
 
 
@@ -64,6 +72,15 @@ def test_a_masked_plain_value_cannot_change_anything():
     mask = RNG.random(TRUE.shape) < 0.2
     first, second = (np.ma.array(np.where(mask, v, TRUE), mask=mask) for v in (0, 999))
     assert same(fitted(first), fitted(second))
+
+
+@pytest.mark.parametrize("name", ["tokens", "cells"])
+def test_algorithms_by_their_old_option(name):
+    with pytest.warns(
+        DeprecationWarning, match=f"engine='{name}' names an algorithm: write algorithm='{name}'"
+    ):
+        before = fitted(engine=name)
+    assert same(before, fitted(algorithm=name))
 
 
 def test_two_fits_with_one_model_agree_with_two_fits_with_two():

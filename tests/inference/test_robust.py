@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+import xarray as xr
+from scipy import stats
 
 import countveil as cv
+from countveil.evaluation import held_out_log_score, log_likelihood
 from goodness_of_fit import SEED
 
 COUNTS = np.array([[9, 8, 0, 0], [0, 1, 7, 9], [8, 9, 1, 0], [0, 0, 9, 8]])
@@ -32,6 +35,43 @@ def test_the_counts_are_never_saved(tmp_path):
     again = cv.load_posterior(tmp_path / "run.zarr")
     assert again.release is None
     assert again.tree["posterior"].attrs["robust"] == 0.3
+
+
+@pytest.mark.parametrize("model", [cv.TopicModel(2), cv.CommunityModel(2, directed=False)], ids=repr)
+def test_every_answer_takes_the_counts_for_noisy_ones(model):
+    # The fit says x = max(y + tau, 0): as of a release, y is unknown and x has that law.
+    mask = COUNTS == 8
+    hidden = np.ma.array(COUNTS, mask=mask)
+    robust = cv.fit(model, hidden, robust=0.3, **SETTINGS)
+    released = cv.fit(model, cv.PrivateCounts(COUNTS, alpha=0.3, mask=mask), **SETTINGS)
+    xr.testing.assert_identical(robust.true_counts(), released.true_counts())
+    assert (robust.true_counts()["high"] > robust.true_counts()["low"]).any()
+    likely = [log_likelihood(one)["log_likelihood"] for one in (robust, released)]
+    assert np.array_equal(likely[0]["counts"], likely[1]["released"])
+    cells = ([0, 1], [2, 3])
+    likely = [log_likelihood(one, cells=cells)["log_likelihood"] for one in (robust, released)]
+    assert np.array_equal(likely[0]["counts"], likely[1]["released"])
+    # Hidden counts are noisy as well; a release has the noise it says.
+    before = cv.PrivateCounts(COUNTS, alpha=0.3)
+    assert held_out_log_score(robust, COUNTS) == held_out_log_score(released, before)
+    assert held_out_log_score(robust, before) == held_out_log_score(released, before)
+    assert held_out_log_score(released, COUNTS) != held_out_log_score(released, before)
+
+
+def test_the_counts_behind_them_have_their_exact_law():
+    # One fixed rate for all cells: P(y | x) is Poisson(y; rate) times the clamped noise, summed by hand.
+    fixed = {"theta": np.ones((4, 1)), "phi": np.full((1, 4), 2.0)}
+    model = cv.Factorization("dk,kv->dv", names=["theta", "phi"], fixed=fixed, k=1)
+    settings = {**SETTINGS, "sweeps": 20_000, "thin": 5, "chains": 1}
+    found = cv.fit(model, COUNTS, robust=0.3, **settings).true_counts()["mean"].to_numpy()
+    y = np.arange(60)
+    for x in np.unique(COUNTS):
+        weights = stats.poisson.pmf(y, 2.0) * 0.3 ** np.abs(x - y)  # also for x = 0: P(tau <= -y) ~ alpha**y
+        weights /= weights.sum()
+        mean = weights @ y
+        se = np.sqrt((weights @ (y - mean) ** 2) / 2000)
+        assert np.abs(found[x == COUNTS] - mean).max() < 5.5 * se
+        assert abs(x - mean) > 5.5 * se  # the plain counts themselves are something else
 
 
 def test_one_odd_count_weighs_less():

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.inference.engines.cpu.shared import SharedViews
-from countveil.models.row_work import RowWork
-from countveil.models.sweep_key import SweepKey
+from countveil.inference.engines.cpu.sampler import CpuSampler
+from countveil.inference.problem import make_problem
+from countveil.kernels.philox import SweepKey
 from goodness_of_fit import SEED
+from inference.one_chain import IN_PLACE, sweep
 
 SHORT = {"sweeps": 30, "thin": 3, "seed": 5, "progress": False}
 RNG = np.random.default_rng(3)
@@ -30,6 +31,7 @@ WORDS = factorization("dk,kv->dv", "theta", "phi", k=3)
 AUTHORS = factorization("dk,ka->da", "theta", "psi", k=3)
 MODELS = {
     "words, authors": cv.SharedFactors(words=WORDS, authors=AUTHORS),
+    "topics, authors": cv.SharedFactors(words=cv.TopicModel(3), authors=AUTHORS),
     "words, events": cv.SharedFactors(
         words=WORDS, events=factorization("dk,jk,tk->djt", "theta", "what", "when", k=3)
     ),
@@ -47,6 +49,10 @@ def released(model, **changed):
 
 def states(posterior):
     return {name: values.to_numpy() for name, values in posterior.tree["posterior"].data_vars.items()}
+
+
+def started(model, data):
+    return model.starting_state(data, SweepKey(np.uint64(0), 0, 0), IN_PLACE)
 
 
 def same(one, two):
@@ -83,16 +89,18 @@ def test_masked_values_cannot_influence_anything(name, share):
 def test_views_draw_from_streams_of_their_own():
     twins = cv.SharedFactors(one=WORDS, two=WORDS)
     release = cv.simulate_release(COUNTS["words"], epsilon=1, seed=0)
-    engine = SharedViews(twins, {"one": release, "two": release}, "exact", "auto")
-    state = twins.init({"one": release, "two": release}, np.random.default_rng(0))
-    one, two = engine.sums(state, SweepKey(np.uint64(1), 0, 1), RowWork(1)).views.values()
-    assert not np.array_equal(one.tokens[0], two.tokens[0])
+    sampler = CpuSampler(make_problem(twins, {"one": release, "two": release}), 0, 1, workers=IN_PLACE)
+    state = started(twins, {"one": release, "two": release})
+
+    def tokens(number):
+        sweep(sampler, state, SweepKey(np.uint64(1), 0, number))
+        return [one.tokens[0] for one in sampler._chains[0].statistics.values()]
+
+    one, two = tokens(1)
+    assert not np.array_equal(one, two)
     # Given the state they are independent: what one has more than usual says nothing about the other.
-    others = [
-        engine.sums(state, SweepKey(np.uint64(1), 0, sweep), RowWork(1)).views["one"].tokens[0]
-        for sweep in range(2, 60)
-    ]
-    a, b = ((x.tokens[0] - np.mean(others, axis=0)).reshape(-1) for x in (one, two))
+    others = [tokens(number)[0] for number in range(2, 60)]
+    a, b = ((x - np.mean(others, axis=0)).reshape(-1) for x in (one, two))
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(len(a))
 
 
@@ -100,7 +108,7 @@ def test_views_draw_from_streams_of_their_own():
 def test_the_start_has_the_scale_of_every_view(name):
     model = MODELS[name]
     changed = {view: 5**i * COUNTS[view] for i, view in enumerate(model.views, start=1)}
-    state = model.init(released(model, **changed), np.random.default_rng(0))
+    state = started(model, released(model, **changed))
     for view, counts in changed.items():
         total = model.views[view].rates(model.view_state(view, state), slice(0, 70)).sum()
         assert 0.9 < total / counts.sum() < 1.1
@@ -113,7 +121,7 @@ def test_given_factors_are_kept():
         for spec, other in (("dk,kv->dv", "phi"), ("dk,ka->da", "psi"))
     ]
     model = cv.SharedFactors(words=views[0], authors=views[1])
-    assert np.array_equal(model.init(released(model), np.random.default_rng(0)).theta, theta)
+    assert np.array_equal(started(model, released(model)).theta, theta)
     views = [
         factorization(spec, "theta", other, k=3, fixed={"theta": theta})
         for spec, other in (("dk,kv->dv", "phi"), ("dk,ka->da", "psi"))
@@ -163,7 +171,7 @@ def test_axes_of_one_name_are_told_apart():
     assert (group["phi"].dims[-1], group["psi"].dims[-1]) == ("column", "authors_column")
 
 
-@pytest.mark.parametrize("name", ["words, authors", "words, mails"])
+@pytest.mark.parametrize("name", ["words, authors", "topics, authors", "words, mails"])
 def test_a_run_comes_back_from_disk(name, tmp_path):
     model = MODELS[name]
     data = released(model)

@@ -22,9 +22,14 @@ def view(spec="dk,ka->da", names=("theta", "psi"), **options):
         ({}, ValueError, "views: expected at least one, such as .*, got none"),
         ({"a b": WORDS}, ValueError, "views: expected names such as 'words', got 'a b'"),
         (
-            {"words": cv.TopicModel(2)},
+            {"words": cv.UnknownNoise(cv.TopicModel(2))},
             TypeError,
-            "words: expected a Factorization, TensorModel or CommunityModel, got TopicModel",
+            "words: expected a TopicModel, Factorization, TensorModel or CommunityModel, got UnknownNoise",
+        ),
+        (
+            {"words": cv.TopicModel(2), "authors": view(shape={"theta": 0.3})},
+            ValueError,
+            "authors: expected the shared factor 'theta' with the prior's shape 0.1 as in words, got 0.3",
         ),
         (
             {"words": WORDS, "authors": view(names=("thetas", "psi"))},

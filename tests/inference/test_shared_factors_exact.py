@@ -94,8 +94,8 @@ def test_exact_and_bessel_agree():
     )
     settings = {"sweeps": 12_000, "burn_in": 1000, "thin": 4, "progress": False}
     first, *others = (
-        cv.fit(two, views, method=m, engine=e, seed=SEED + i, **settings)
-        for i, (m, e) in enumerate((("exact", "auto"), ("exact", "cells"), ("bessel", "auto")))
+        cv.fit(two, views, method=m, algorithm=a, seed=SEED + i, **settings)
+        for i, (m, a) in enumerate((("exact", "auto"), ("exact", "cells"), ("bessel", "auto")))
     )
     for other in others:
         for view in views:

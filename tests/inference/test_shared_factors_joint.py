@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.inference.engines.cpu.shared import SharedViews
-from countveil.inference.modelled_part import modelled_part
-from countveil.inference.plain_counts import read_plain_counts
-from countveil.models import CommunityModel, Factorization, SharedFactors
-from countveil.models.factor_exposure import exposure_at
-from countveil.models.pair_cells import PairCells, stacked_pairs
-from countveil.models.row_work import RowWork
+from countveil.counts.plain_counts import read_plain_counts
+from countveil.inference.engines.cpu.sampler import CpuSampler
+from countveil.inference.problem import make_problem
+from countveil.models import CommunityModel, Factorization, SharedFactors, TopicModel
+from countveil.models.einsum.exposure import exposure_at
+from countveil.models.einsum.tied import PairCells, stacked_pairs
 from goodness_of_fit import FALSE_ALARM, SEED
+from inference.one_chain import IN_PLACE, sweep
 from joint_test import joint_pvalues
 
-IN_PLACE = RowWork(1)
 # Shapes of 1 and more keep counts moderate, so that every branch of the samplers is visited.
 PRIOR = {"shape": 1.1, "rate": 1.2}
 #: Terms with many combinations need smaller factors.
@@ -45,17 +44,18 @@ class Case(NamedTuple):
 
 
 class Data:
-    """One data set, and its engine, made once."""
+    """One data set, and its chain, made once."""
 
     def __init__(self, case, views, values):
         self.case, self.views = case, views
         self.values = values  # what is released of every view, 0 where nothing is
-        self._engine = None
+        self._chain = None
 
-    def engine(self, model=None, views=None):
-        if self._engine is None:
-            self._engine = SharedViews(model or self.case.model, views or self.views, "exact", "auto")
-        return self._engine
+    def chain(self, model=None, views=None):
+        if self._chain is None:
+            problem = make_problem(model or self.case.model, views or self.views)
+            self._chain = CpuSampler(problem, 0, 1, workers=IN_PLACE)
+        return self._chain
 
 
 def rates_of(model, state):
@@ -75,7 +75,7 @@ def draw_state(case, rng):
         shapes = view._layout(case.views[name].shape).shapes
         for factor, shape in zip(view._spec.factors, shapes, strict=True):
             prior = view._prior(factor)
-            drawn = rng.gamma(prior.shape, 1 / prior.rate, shape)
+            drawn = rng.gamma(prior.shape, 1 / prior.rate, view._state_shape(factor, shape))
             if prior.symmetric:
                 drawn = np.triu(drawn) + np.triu(drawn, 1).T
             held.setdefault(factor, np.array(view._fixed.get(factor, drawn)))
@@ -96,7 +96,7 @@ def pair_of(case):
                 noise = rng.geometric(-np.expm1(-rho), (2, *shape))
                 x = x + noise[0] - noise[1]
                 one = cv.PrivateCounts(x, rho=rho, mask=hidden)
-            data[name] = modelled_part(case.model.views[name], one)
+            data[name] = one
             outside = case.model.views[name].left_out(shape)
             if outside is not None:
                 hidden[outside] = True
@@ -107,7 +107,7 @@ def pair_of(case):
 
 
 def sampler(state, data, key):
-    return data.engine().sweep(state, key, IN_PLACE)[0]
+    return sweep(data.chain(), state, key)
 
 
 def functions_of(case):
@@ -132,6 +132,9 @@ OTHER_DOCUMENTS = Factorization("ek,kv->ev", names=["chi", "phi"], k=2, **PRIOR)
 EVENTS = Factorization("dk,jk,tk->djt", names=["theta", "what", "when"], k=2, **PRIOR)
 TUCKER = Factorization("ia,jb,tc,abc->ijt", names=["theta", "to", "when", "core"], a=2, b=1, c=2, **PRIOR)
 NO_UNFOLDING = Factorization("dk,kv,dv->dv", names=["theta", "phi", "cell"], k=2, **PRIOR)
+NO_UNFOLDING_TIED = Factorization(
+    "ta,tb,ic,jc,abc->tij", names=["one", "two", "theta", "theta", "core"], a=2, b=1, c=2, **PRIOR
+)
 NETWORK = CommunityModel(2, **PRIOR)
 LOOPS = CommunityModel(2, self_loops=True, **PRIOR)
 UNDIRECTED = CommunityModel(2, directed=False, **PRIOR)
@@ -156,6 +159,10 @@ FIXED = {"theta": [[1.0, 0.0], [0.1, 1.5], [2.0, 1.0]]}
 CASES = {
     "released and plain": Case(
         SharedFactors(words=TOPICS, authors=AUTHORS), {"words": Seen((3, 4)), "authors": Seen((3, 4), None)}
+    ),
+    "topics, released, with plain authors": Case(
+        SharedFactors(words=TopicModel(2, **PRIOR), authors=AUTHORS),
+        {"words": Seen((3, 4), 0.6, 0.2), "authors": Seen((3, 4), None)},
     ),
     "missing, with a CP view": Case(
         SharedFactors(words=TOPICS, events=EVENTS),
@@ -205,6 +212,10 @@ CASES = {
         ),
         {"words": Seen((3, 3), 1.0), "authors": Seen((3, 2), None), "others": Seen((2, 3), 1.0)},
     ),
+    "a view with a tied factor drawn cell by cell, missing": Case(
+        SharedFactors(mails=LOOPS, weeks=NO_UNFOLDING_TIED),
+        {"mails": Seen((3, 3), 1.0, 0.2), "weeks": Seen((2, 3, 3), 1.0, 0.4)},
+    ),
     "one view": Case(SharedFactors(words=TOPICS), {"words": Seen((3, 4))}),
 }
 
@@ -232,44 +243,48 @@ def test_joint_law_of_all_kinds(name):
 # The power checks: samplers that are wrong in one place each, at the size of the test itself.
 
 
+def statistics(chain, state, key):
+    """What the factors are drawn from: the tokens of every view, of one sweep."""
+    sweep(chain, state, key)
+    return dict(chain._chains[key.chain].statistics)
+
+
 def without_tokens(state, data, key):
     """The shared factor hears nothing of the authors' tokens."""
-    sums = data.engine().sums(state, key, IN_PLACE)
-    theta, psi = sums.views["authors"].tokens
-    deaf = sums.views["authors"]._replace(tokens=[np.zeros_like(theta), psi])
-    sums = sums._replace(views={**sums.views, "authors": deaf})
-    return data.case.model.update_from_sums(state, sums, key, IN_PLACE)
+    found = statistics(data.chain(), state, key)
+    theta, psi = found["authors"].tokens
+    found["authors"] = found["authors"]._replace(tokens=[np.zeros_like(theta), psi])
+    return data.case.model.update_from_sums(state, found, data.chain()._pairs, key, IN_PLACE)
 
 
 def without_exposure(state, data, key):
     """The shared factor does not count the second view's exposure."""
     last = list(data.case.model.views.values())[-1]
 
-    def forgetful(model, state, place, observed):
-        found = exposure_at(model, state, place, observed)
+    def forgetful(model, held, place, exposure, workers):
+        found = exposure_at(model, held, place, exposure, workers)
         return 0 * found if model is last and model._spec.names[place] == "theta" else found
 
-    with patch("countveil.models.factor_updates.exposure_at", forgetful):
+    with patch("countveil.models.einsum.update.exposure_at", forgetful):
         return sampler(state, data, key)
 
 
 def with_a_wrong_prior(state, data, key):
     """The shape of the shared factor 30 % off."""
-    return data.engine(WRONG_PRIOR).sweep(state, key, IN_PLACE)[0]
+    return sweep(data.chain(WRONG_PRIOR), state, key)
 
 
-class FreeScale(SharedFactors):
+def trade_freely(moves, held, prior_of, key, workers):
     """Trades scale as if the priors had no say: no rate changes, but the law of the factors does."""
-
-    def _trade_scales(self, held, key):
-        scale = np.exp(0.5 * np.random.default_rng(int(key.sweep)).normal())
-        held["theta"] *= scale
-        held["phi"] /= scale
-        held["psi"] /= scale
+    scale = np.exp(0.5 * np.random.default_rng(int(key.sweep)).normal())
+    held["theta"] *= scale
+    held["phi"] /= scale
+    held["psi"] /= scale
 
 
 def with_a_free_scale(state, data, key):
-    return data.engine(FreeScale(**data.case.model.views)).sweep(state, key, IN_PLACE)[0]
+    with patch("countveil.models.shared_factors.trade_scales", trade_freely):
+        return sampler(state, data, key)
 
 
 def with_missing_taken_for_zero(state, data, key):
@@ -277,16 +292,16 @@ def with_missing_taken_for_zero(state, data, key):
     views = dict(data.views)
     name = list(views)[-1]
     views[name] = cv.PrivateCounts(data.values[name], rho=data.case.views[name].rho)
-    return data.engine(views=views).sweep(state, key, IN_PLACE)[0]
+    return sweep(data.chain(views=views), state, key)
 
 
 def without_the_other_network(state, data, key):
     """The tied factor meets the cells of the first network alone."""
-    sums = data.engine().sums(state, key, IN_PLACE)
-    first = next(iter(sums.views.values()))
-    nothing = stacked_pairs([first.pairs["theta"], _nothing_observed(3)], [1, 2])
-    sums = sums._replace(pairs={"theta": nothing})
-    return data.case.model.update_from_sums(state, sums, key, IN_PLACE)
+    found, model = statistics(data.chain(), state, key), data.case.model
+    name, first = next(iter(model.views.items()))
+    own = first.pair_cells({"": found[name].exposure}, {"": data.case.views[name].shape})
+    pairs = {"theta": stacked_pairs([own["theta"], _nothing_observed(3)], [1, 2])}
+    return model.update_from_sums(state, found, pairs, key, IN_PLACE)
 
 
 def _nothing_observed(n):
@@ -306,6 +321,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 def test_the_joint_test_catches_a_forgotten_exposure():
     pvalues, least = check("released and plain", without_exposure, replicates=FEW)
     assert min(pvalues.values()) < least, pvalues

@@ -1,58 +1,51 @@
-"""The token engine draws the same law of sums as the cell-by-cell reference, in every branch."""
-
-import math
+"""The token algorithm draws the same law of sums as the cell-by-cell reference, in every branch."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import countveil as cv
-from countveil.inference.engines.choose import choose_engine
-from countveil.inference.engines.cpu.cells import TopicCells
-from countveil.inference.engines.cpu.codes import LARGE, code_matrix
-from countveil.inference.engines.cpu.integrated import TopicIntegrated
-from countveil.inference.engines.cpu.plan import make_plan, plan_of
-from countveil.inference.engines.cpu.tokens import TopicTokens
-from countveil.inference.engines.cpu.word_tables import choose_slots, word_at, word_tables
-from countveil.kernels.philox import open_stream
-from countveil.kernels.uniforms import fill_uniforms
+from countveil.inference.engines.cpu.alias_tables import choose_slots, word_at, word_tables
+from countveil.inference.engines.cpu.cells import Cells
+from countveil.inference.engines.cpu.choose import make_plan
+from countveil.inference.engines.cpu.rows import LARGE, code_matrix
+from countveil.inference.engines.cpu.sampler import ViewSampler
+from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.problem import make_problem
+from countveil.kernels.philox import SweepKey, open_stream
+from countveil.kernels.uniform import fill_uniforms
 from countveil.models import TopicModel
-from countveil.models.row_work import RowWork
-from countveil.models.sweep_key import SweepKey
-from countveil.models.topic_model import TopicState
+from countveil.runtime.workers import Workers
 from goodness_of_fit import FALSE_ALARM, SEED
-from inference.small_problems import observations
+from inference.one_chain import IN_PLACE, OneChain, Splits, TopicState, observed, tokens
 from inference.two_samples import two_sample_pvalue as pvalue_of_pairs
 
-IN_PLACE = RowWork(1)
 MODEL = TopicModel(2)
 
 
-def model_of(state):
-    """The model that has this state."""
-    return TopicModel(state.theta.shape[1])
+def sums_of(algorithm, state, key, workers=IN_PLACE):
+    """The tokens of the matrix form, of one sweep."""
+    prepared = algorithm.prepare(np.ascontiguousarray(state.phi.T), workers)
+    return algorithm.draw(state.theta, prepared, key, workers)
 
 
-def with_plan(engine, columns_visited, columns_whole=(), tokens_per_visit=math.inf):
-    """The same engine with this choice of columns visited, and visited as a whole; no row is crowded by default."""
-    engine._tokens_per_visit = tokens_per_visit
-    visited, whole = np.zeros((2, engine._data.width), dtype=bool)
-    visited[columns_visited] = True
-    whole[list(columns_whole)] = True
-    engine._plan = plan_of(engine._data, visited | whole, whole)
-    return engine
+def n_topics(state):
+    return state.theta.shape[1]
 
 
-def listed(engine):
-    """The same engine with the release held as its positive cells."""
-    engine._codes = np.zeros((0, 0), dtype=np.uint8)
-    return engine
+def listed(algorithm):
+    """The same algorithm with the release held as its positive cells."""
+    return with_codes(algorithm, np.zeros((0, 0), dtype=np.uint8))
 
 
-def dense(engine):
-    """The same engine with one byte per cell."""
-    engine._codes = _all_codes(engine._data)
-    return engine
+def dense(algorithm):
+    """The same algorithm with one byte per cell."""
+    return with_codes(algorithm, _all_codes(algorithm._data))
+
+
+def with_codes(algorithm, codes):
+    algorithm._options = algorithm._options._replace(codes=codes)
+    return algorithm
 
 
 def _all_codes(data):
@@ -83,18 +76,18 @@ MISSING = np.array([[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]], dtype=bool)
 PER_CELL = np.linspace(0.3, 2.5, 12).reshape(3, 4)
 
 PROBLEMS = {
-    "plain noise": (STATE, observations(VALUES, 1.0)),
-    "much noise": (STATE, observations(VALUES, 0.1)),
-    "little noise": (STATE, observations(VALUES, 2.5)),
-    "missing": (STATE, observations(VALUES, 1.0, missing=MISSING)),
-    "per row": (STATE, observations(VALUES, np.array([0.3, 1.0, 2.0]))),
-    "per cell": (STATE, observations(VALUES, cell_rho=PER_CELL)),
-    "per cell, missing": (STATE, observations(VALUES, cell_rho=PER_CELL, missing=MISSING)),
-    "rates above the release": (TopicState(STATE.theta * 4, STATE.phi * 2), observations(VALUES, 1.0)),
-    "large values": (TopicState(STATE.theta * 20, STATE.phi * 15), observations(VALUES * 90, 0.5)),
-    "byte values": (STATE, observations(VALUES, 1.0, dtype=np.uint8)),
-    "many topics": (_many_topics(11), observations(VALUES, 1.0)),
-    "many topics, little noise": (_many_topics(19), observations(VALUES, 2.5, missing=MISSING)),
+    "plain noise": (STATE, observed(VALUES, 1.0)),
+    "much noise": (STATE, observed(VALUES, 0.1)),
+    "little noise": (STATE, observed(VALUES, 2.5)),
+    "missing": (STATE, observed(VALUES, 1.0, missing=MISSING)),
+    "per row": (STATE, observed(VALUES, np.array([0.3, 1.0, 2.0]))),
+    "per cell": (STATE, observed(VALUES, cell_rho=PER_CELL)),
+    "per cell, missing": (STATE, observed(VALUES, cell_rho=PER_CELL, missing=MISSING)),
+    "rates above the release": (TopicState(STATE.theta * 4, STATE.phi * 2), observed(VALUES, 1.0)),
+    "large values": (TopicState(STATE.theta * 20, STATE.phi * 15), observed(VALUES * 90, 0.5)),
+    "byte values": (STATE, observed(VALUES, 1.0, dtype=np.uint8)),
+    "many topics": (_many_topics(11), observed(VALUES, 1.0)),
+    "many topics, little noise": (_many_topics(19), observed(VALUES, 2.5, missing=MISSING)),
 }
 PLANS = {
     "proposed": ([], []),
@@ -106,129 +99,124 @@ PLANS = {
 }
 
 
-def draw_sums(engine, state, n, first):
+def draw_sums(algorithm, state, n, first):
     """(n, ...) sums of all sweeps, flattened: row by topic, then column by topic."""
     out = []
     for i in range(n):
-        sums = engine.sums(state, SweepKey(np.uint64(SEED + 5), 0, first + i), IN_PLACE)
-        out.append(np.concatenate([sums.row_topic.ravel(), sums.column_topic.ravel()]))
+        sums = sums_of(algorithm, state, SweepKey(np.uint64(SEED + 5), 0, first + i))
+        out.append(np.concatenate([sums.rows.ravel(), sums.columns.ravel()]))
     return np.array(out)
 
 
 def two_sample_pvalue(first, second):
-    """Of the sums of two engines, rows with columns in the pairs."""
+    """Of the sums of two algorithms, rows with columns in the pairs."""
     last = first.shape[1] - 1
     return pvalue_of_pairs(first, second, ((0, 1), (0, 6), (1, last), (2, 3), (2, 8), (4, 6), (6, 8)))
+
+
+def check(problem, plan, n):
+    state, data = PROBLEMS[problem]
+    reference = draw_sums(Cells(data), state, n, 0)
+    algorithm = tokens(data, n_topics(state), *PLANS[plan])
+    algorithm = listed(algorithm) if plan == "mixed" else dense(algorithm)
+    found = draw_sums(algorithm, state, n, 10**6)
+    assert two_sample_pvalue(reference, found) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_one_sweep_has_the_law_of_the_reference(problem, plan):
-    state, data = PROBLEMS[problem]
-    reference = draw_sums(TopicCells(model_of(state), data), state, 6000, 0)
-    engine = with_plan(TopicTokens(model_of(state), data), *PLANS[plan])
-    engine = listed(engine) if plan == "mixed" else dense(engine)
-    found = draw_sums(engine, state, 6000, 10**6)
-    assert two_sample_pvalue(reference, found) > FALSE_ALARM
+    check(problem, plan, 1500)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, plan):
-    state, data = PROBLEMS[problem]
-    model = model_of(state)
-    reference = draw_sums(TopicCells(model, data), state, 25_000, 0)
-    found = draw_sums(with_plan(TopicTokens(model, data), *PLANS[plan]), state, 25_000, 10**6)
-    assert two_sample_pvalue(reference, found) > FALSE_ALARM
+    check(problem, plan, 25_000)
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(
+    "plan", [n if n == "mixed" else pytest.param(n, marks=pytest.mark.long) for n in PLANS]
+)
 def test_the_comparison_catches_ten_percent(plan):
     state, data = PROBLEMS["plain noise"]
-    reference = draw_sums(TopicCells(MODEL, data), state, 20_000, 0)
+    reference = draw_sums(Cells(data), state, 20_000, 0)
     for wrong_state, wrong_data in (
         (state, data._replace(row_rho=data.row_rho * 1.1)),
         (TopicState(state.theta * 1.1, state.phi), data),
-        (state, observations(np.where(VALUES == 5, 6, VALUES), 1.0)),
+        (state, observed(np.where(VALUES == 5, 6, VALUES), 1.0)),
     ):
-        engine = with_plan(TopicTokens(MODEL, wrong_data), *PLANS[plan])
-        assert two_sample_pvalue(reference, draw_sums(engine, wrong_state, 20_000, 10**6)) < FALSE_ALARM
+        algorithm = tokens(wrong_data, 2, *PLANS[plan])
+        assert two_sample_pvalue(reference, draw_sums(algorithm, wrong_state, 20_000, 10**6)) < FALSE_ALARM
 
 
 def test_one_alpha_for_both_passes_would_be_caught():
     # Where noise varies by cell, the positive pass must thin from the smallest alpha and the other from the
     # largest; swapping them is the mistake to fear.
     state, data = PROBLEMS["per cell"]
-    reference = draw_sums(TopicCells(MODEL, data), state, 20_000, 0)
-    engine = with_plan(TopicTokens(MODEL, data), [])
-    engine._lowest_rho = engine._highest_rho
-    assert two_sample_pvalue(reference, draw_sums(engine, state, 20_000, 10**6)) < FALSE_ALARM
-
-
-class Splits(RowWork):
-    """Rows in blocks of one given size, one after another, by two workers in turn."""
-
-    def __init__(self, size):
-        super().__init__(1)
-        self.threads, self._size = 2, size
-
-    def run_with_worker(self, n_rows, function, small=0):
-        for i, start in enumerate(range(0, n_rows, self._size)):
-            function(i % 2, start, min(start + self._size, n_rows))
+    reference = draw_sums(Cells(data), state, 20_000, 0)
+    algorithm = tokens(data, 2)
+    algorithm._options = algorithm._options._replace(lowest_rho=algorithm._options.highest_rho)
+    assert two_sample_pvalue(reference, draw_sums(algorithm, state, 20_000, 10**6)) < FALSE_ALARM
 
 
 @pytest.mark.parametrize(("visited", "whole"), [([], []), ([0, 5, 17], [2, 29]), (list(range(30)), [])])
 def test_sums_do_not_depend_on_how_rows_are_split(visited, whole):
     rng = np.random.default_rng(SEED)
     values = rng.poisson(0.5, (100, 30)) + rng.geometric(0.6, (100, 30)) - rng.geometric(0.6, (100, 30))
-    data = observations(values, 1.0, missing=rng.random((100, 30)) < 0.1)
+    data = observed(values, 1.0, missing=rng.random((100, 30)) < 0.1)
     state = TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
-    engine = with_plan(TopicTokens(TopicModel(4), data), visited, whole, tokens_per_visit=0.2)
+    algorithm = tokens(data, 4, visited, whole, tokens_per_visit=0.2)
     key = SweepKey(np.uint64(3), 1, 9)
-    whole = engine.sums(state, key, IN_PLACE)
-    for work in (Splits(1), Splits(7), Splits(33), Splits(64), RowWork(2), RowWork(5)):
-        with work:
-            split = engine.sums(state, key, work)
-        assert np.array_equal(whole.row_topic, split.row_topic)
-        assert np.array_equal(whole.column_topic, split.column_topic)
-    assert whole.row_topic.sum() == whole.column_topic.sum() > 0
+    whole = sums_of(algorithm, state, key)
+    for workers in (Splits(1), Splits(7), Splits(33), Splits(64), Workers(2), Workers(5)):
+        with workers:
+            split = sums_of(algorithm, state, key, workers)
+        assert np.array_equal(whole.rows, split.rows)
+        assert np.array_equal(whole.columns, split.columns)
+    assert whole.rows.sum() == whole.columns.sum() > 0
 
 
 @pytest.mark.parametrize("visited", [[], [0, 5, 17], list(range(30))])
 def test_integrated_sums_do_not_depend_on_how_rows_are_split(visited):
     rng = np.random.default_rng(SEED)
     values = rng.poisson(0.5, (100, 30)) + rng.geometric(0.6, (100, 30)) - rng.geometric(0.6, (100, 30))
-    data = observations(values, 1.0, missing=rng.random((100, 30)) < 0.1)
-    model, state = TopicModel(4), TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
-    engine = with_plan(TopicIntegrated(model, data), visited, tokens_per_visit=0.2)
-    key = SweepKey(np.uint64(3), 1, 9)
-    whole = engine.sweep(state, key, IN_PLACE)[0]
-    for work in (Splits(1), Splits(7), Splits(33), RowWork(2), RowWork(5)):
-        with work:
-            split = engine.sweep(state, key, work)[0]
+    data = observed(values, 1.0, missing=rng.random((100, 30)) < 0.1)
+    state = TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
+    algorithm = tokens(data, 4, visited, tokens_per_visit=0.2, integrate=True)
+    chain, key = OneChain(TopicModel(4), data, matrix=algorithm), SweepKey(np.uint64(3), 1, 9)
+    whole = chain.sweep(state, key)
+    for workers in (Splits(1), Splits(7), Splits(33), Workers(2), Workers(5)):
+        with workers:
+            split = chain.sweep(state, key, workers)
         assert np.array_equal(whole.theta, split.theta)
         assert np.array_equal(whole.phi, split.phi)
 
 
 def test_integrating_is_chosen_where_noise_is_strong():
-    release = cv.PrivateCounts(VALUES, rho=0.5)
-    assert isinstance(choose_engine(MODEL, release, "exact", "auto"), TopicIntegrated)
-    assert isinstance(choose_engine(MODEL, release, "exact", "tokens"), TopicTokens)
-    assert isinstance(choose_engine(MODEL, cv.PrivateCounts(VALUES, rho=2.0), "exact", "auto"), TopicTokens)
-    assert isinstance(
-        choose_engine(MODEL, cv.PrivateCounts(VALUES, rho=PER_CELL), "exact", "auto"), TopicTokens
-    )
+    def integrates(rho, algorithm="auto"):
+        view = make_problem(MODEL, cv.PrivateCounts(VALUES, rho=rho)).views[""]
+        chosen = ViewSampler(view, algorithm, IN_PLACE)
+        assert isinstance(chosen._matrix, Tokens)
+        assert chosen._matrix._integrate == (chosen.algorithm == "integrated")
+        return chosen._matrix._integrate
+
+    assert integrates(0.5)
+    assert not integrates(0.5, "tokens")
+    assert not integrates(2.0)
+    assert integrates(2.0, "integrated")
+    assert not integrates(PER_CELL)
 
 
-@pytest.mark.parametrize("engine", [TopicTokens, TopicIntegrated])
-def test_more_tokens_than_32_bits_hold_are_counted(engine):
+@pytest.mark.parametrize("integrate", [False, True])
+def test_more_tokens_than_32_bits_hold_are_counted(integrate):
     large = 5 * 10**9
-    data = observations(np.array([[large, 5], [4, 6]]), 0.5)
+    data = observed(np.array([[large, 5], [4, 6]]), 0.5)
     state = TopicState(np.array([[1.0], [1e-9]]), np.array([[float(large), 5.0]]))
-    sums = engine(TopicModel(1), data).sums(state, SweepKey(np.uint64(1), 0, 1), IN_PLACE)
-    assert sums.column_topic[0, 0] == pytest.approx(large, rel=1e-4)
-    assert sums.row_topic.sum() == sums.column_topic.sum()
+    sums = sums_of(Tokens(data, 1, IN_PLACE, integrate=integrate), state, SweepKey(np.uint64(1), 0, 1))
+    assert sums.columns[0, 0] == pytest.approx(large, rel=1e-4)
+    assert sums.rows.sum() == sums.columns.sum()
 
 
 def test_no_row_gets_more_tokens_than_it_could_be_visited_for():
@@ -236,49 +224,49 @@ def test_no_row_gets_more_tokens_than_it_could_be_visited_for():
     rng = np.random.default_rng(SEED)
     missing = np.zeros((20, 50), dtype=bool)
     missing[7, 1:] = True
-    data = observations(rng.poisson(0.2, (20, 50)), 1.0, missing=missing)
+    data = observed(rng.poisson(0.2, (20, 50)), 1.0, missing=missing)
     state = TopicState(np.full((20, 3), 1e12), np.full((50, 3), 1.0).T)
-    for engine in (TopicTokens(TopicModel(3), data), TopicIntegrated(TopicModel(3), data)):
-        sums = engine.sums(state, SweepKey(np.uint64(1), 0, 1), IN_PLACE)
-        assert sums.row_topic.sum() > 0
-        assert sums.row_topic.dtype == np.int64
+    for integrate in (False, True):
+        sums = sums_of(Tokens(data, 3, IN_PLACE, integrate=integrate), state, SweepKey(np.uint64(1), 0, 1))
+        assert sums.rows.sum() > 0
+        assert sums.rows.dtype == np.int64
 
 
 def test_missing_cells_take_no_tokens():
-    data = observations(np.full((3, 4), 7), 1.0, missing=np.array([[True] * 4, [False] * 4, [False] * 4]))
+    data = observed(np.full((3, 4), 7), 1.0, missing=np.array([[True] * 4, [False] * 4, [False] * 4]))
     for visited in ([], [0, 1, 2, 3]):
-        engine = with_plan(TopicTokens(MODEL, data), visited)
-        sums = engine.sums(TopicState(STATE.theta * 10, STATE.phi), SweepKey(np.uint64(1), 0, 1), IN_PLACE)
-        assert sums.row_topic[0].sum() == 0
-        assert sums.row_topic[1:].sum() > 0
+        state = TopicState(STATE.theta * 10, STATE.phi)
+        sums = sums_of(tokens(data, 2, visited), state, SweepKey(np.uint64(1), 0, 1))
+        assert sums.rows[0].sum() == 0
+        assert sums.rows[1:].sum() > 0
 
 
 def test_codes_say_what_was_released():
     values = np.array([[0, 1, 253, 254, 255, 70_000]])
     missing = np.array([[False] * 5 + [True]])
     many = np.tile(values, (50, 1))
-    data = observations(many, 1.0, missing=np.tile(missing, (50, 1)))
+    data = observed(many, 1.0, missing=np.tile(missing, (50, 1)))
     codes = code_matrix(data)
     assert codes.shape == many.shape, "few zeros: a byte per cell is smaller"
     assert codes[3].tolist() == [0, 1, 253, LARGE, LARGE, 255]
-    sparse_data = observations(np.eye(50, dtype=int), 1.0)
+    sparse_data = observed(np.eye(50, dtype=int), 1.0)
     assert code_matrix(sparse_data).size == 0, "few positive cells: listing them is smaller"
 
 
 def test_huge_counts_cost_no_tokens():
     # A cell of ten million must not propose millions of tokens: its column is visited as a whole.
     values = np.array([[10_000_000, 0, 1], [12_000_000, 2, 0]])
-    plan = make_plan(observations(values, 1.0), 2)
+    plan, cells = make_plan(observed(values, 1.0), 2, False, IN_PLACE)
     assert 0 not in {*plan.visited.tolist(), *plan.proposed.tolist()}
-    visited = list(zip(plan.cells.rows, plan.cells.columns, plan.cells.values, strict=True))
+    visited = list(zip(cells.rows, cells.columns, cells.values, strict=True))
     assert (0, 0, 10_000_000) in visited
 
 
 def test_whole_columns_list_all_their_observed_cells():
     missing = np.zeros((3, 4), dtype=bool)
     missing[1, 2] = True
-    data = observations(VALUES, 1.0, missing=missing)
-    cells = with_plan(TopicTokens(MODEL, data), [0], [2, 3])._plan.cells
+    data = observed(VALUES, 1.0, missing=missing)
+    cells = tokens(data, 2, [0], [2, 3])._cells
     found = sorted(zip(cells.rows.tolist(), cells.columns.tolist(), cells.values.tolist(), strict=True))
     expected = [(d, v, int(VALUES[d, v])) for d in range(3) for v in (2, 3) if not missing[d, v]]
     expected += [(d, 0, int(VALUES[d, 0])) for d in range(3) if VALUES[d, 0] > 0]
@@ -291,12 +279,12 @@ def test_the_plan_visits_heavy_columns_and_only_looks_at_the_data():
     rates[:3] = 5.0
     y = rng.poisson(rates, (2000, 40))
     x = y + rng.geometric(1 - np.exp(-3.0), y.shape) - rng.geometric(1 - np.exp(-3.0), y.shape)
-    plan = make_plan(observations(x, 3.0), 20)
+    plan, cells = make_plan(observed(x, 3.0), 20, False, IN_PLACE)
     assert not {0, 1, 2} & set(plan.proposed.tolist())
     assert len(plan.proposed) > 0
     whole = sorted(set(range(40)) - {*plan.visited.tolist(), *plan.proposed.tolist()})
-    assert len(plan.cells.rows) == (x[:, plan.visited] > 0).sum() + len(x) * len(whole)
-    again = make_plan(observations(x, 3.0), 20)
+    assert len(cells.rows) == (x[:, plan.visited] > 0).sum() + len(x) * len(whole)
+    again, _ = make_plan(observed(x, 3.0), 20, False, IN_PLACE)
     assert np.array_equal(plan.visited, again.visited)
 
 

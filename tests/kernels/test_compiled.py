@@ -1,6 +1,8 @@
 """The compiled cache: an edit in a called file is noticed, and a read-only package still works."""
 
+import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,11 +10,10 @@ import time
 from pathlib import Path
 
 import numba
+import pytest
 
-import countveil
-from countveil.kernels import compiled
-
-PACKAGE = Path(countveil.__file__).parent
+from countveil.runtime import compiled
+from countveil.runtime.compiled import PACKAGE
 
 
 def run_in(folder: Path, code: str, **environment: str) -> str:
@@ -29,26 +30,95 @@ def run_in(folder: Path, code: str, **environment: str) -> str:
 
 def copy_package(folder: Path) -> Path:
     package = folder / "countveil"
-    shutil.copytree(PACKAGE / "kernels", package / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(PACKAGE / "__init__.py", package / "__init__.py")
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     return package
 
 
 # `log_marginal` calls `log_poisson`, which lives in another file and which numba alone would not watch.
-CALL = "from countveil.kernels.log_marginal import log_marginal; print(log_marginal(3, 2.0, 1.0))"
+CALL = "from countveil.kernels.noise.geometric import log_marginal; print(log_marginal(3, 2.0, 1.0))"
 
 
 def test_an_edit_of_a_called_kernel_is_noticed(tmp_path):
     package = copy_package(tmp_path)
     before = run_in(tmp_path, CALL)
     assert run_in(tmp_path, CALL) == before
-    file = package / "kernels" / "log_poisson.py"
-    source = file.read_text()
-    assert "        return -mean\n" in source
-    file.write_text(source.replace("_HALF_LOG_2PI = 0.5", "_HALF_LOG_2PI = 0.25"))
-    assert run_in(tmp_path, CALL) != before
-    file.write_text(source)
+    file = package / "kernels" / "poisson.py"
+    assert "        return -mean\n" in file.read_text()
+    with edited(file, "_HALF_LOG_2PI = 0.5", "_HALF_LOG_2PI = 0.25"):
+        assert run_in(tmp_path, CALL) != before
     assert run_in(tmp_path, CALL) == before
+
+
+@contextlib.contextmanager
+def edited(file: Path, old: str, new: str):
+    source = file.read_text()
+    assert old in source
+    file.write_text(source.replace(old, new))
+    yield
+    file.write_text(source)
+
+
+# What is compiled outside of the kernels counts, too. ``value_of`` calls ``find_cell``, which lives two folders up.
+FIND = """
+import numpy as np
+from countveil.inference.engines.cpu.rows import LARGE, value_of
+columns, values = np.array([2, 5, 8], dtype=np.int32), np.array([300, 400, 500])
+print(value_of(LARGE, 0, 5, np.array([0, 3]), columns, values))
+"""
+# ``_draw_repeated_cells`` of posterior/ calls ``gather`` of inference/.
+GATHER = """
+import numpy as np
+from countveil.posterior.true_counts import _draw_repeated_cells
+n = 200
+out, looks, rho = np.zeros(n, dtype=np.int64), np.tile([3, 40], (n, 1)), np.tile([5.0, 0.1], (n, 1))
+_draw_repeated_cells(np.uint64(1), 0, 0, np.arange(n), looks, np.full(n, 9.0), rho, out)
+print(out.tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "old", "new"),
+    [
+        (FIND, "return low if low < end and listed[low] == wanted else -1", "return low - 1"),
+        pytest.param(
+            GATHER, "noise[n] = rho[r]", "noise[n] = rho[len(values) - 1 - r]", marks=pytest.mark.long
+        ),
+    ],
+    ids=["find_cell", "gather"],
+)
+def test_an_edit_of_a_compiled_function_outside_the_kernels_is_noticed(tmp_path, call, old, new):
+    package = copy_package(tmp_path)
+    before = run_in(tmp_path, call)
+    with edited(package / "inference" / "observed.py", old, new):
+        assert run_in(tmp_path, call) != before
+    assert run_in(tmp_path, call) == before
+
+
+HASH = "from countveil.runtime.compiled import source_hash; print(source_hash())"
+
+
+def test_the_key_covers_what_is_compiled_and_nothing_else(tmp_path):
+    package = copy_package(tmp_path)
+    before = run_in(tmp_path, HASH)
+    expected = {
+        "posterior/true_counts.py": True, "kernels/steps.py": True, "models/einsum/update.py": True,
+        "posterior/axes.py": False, "cli/fit.py": False,
+    }  # fmt: skip
+    for name, counts in expected.items():
+        source = (package / name).read_text()
+        with edited(package / name, source, f"{source}# edited\n"):
+            assert (run_in(tmp_path, HASH) != before) == counts, name
+
+
+def test_whoever_compiles_does_it_by_the_decorators_and_counts():
+    watched = compiled._COMPILED_FOLDERS
+    for file in PACKAGE.rglob("*.py"):
+        text, name = file.read_text(encoding="utf-8"), file.relative_to(PACKAGE)
+        if name.as_posix() != "runtime/compiled.py":
+            assert "njit" not in text, name
+            assert "numba.jit" not in text, name
+        if re.search(r"^@(compiled|inlined)$", text, flags=re.MULTILINE):
+            assert name.parts[0] in watched or compiled._DECORATORS.decode() in text, name
 
 
 def test_the_second_process_loads_what_the_first_compiled(tmp_path):
@@ -90,7 +160,7 @@ def test_folders_that_nobody_uses_any_more_are_removed(tmp_path):
     used = next(folder for folder in cache.glob("compiled-*") if folder != recent)
     os.utime(used, (time.time() - 31 * 86_400,) * 2)
     run_in(tmp_path, CALL, COUNTVEIL_CACHE_DIR=str(cache))
-    file = package / "kernels" / "log_poisson.py"
+    file = package / "kernels" / "poisson.py"
     file.write_text(file.read_text() + "# edited\n")
     run_in(tmp_path, CALL, COUNTVEIL_CACHE_DIR=str(cache))
     assert used.exists()

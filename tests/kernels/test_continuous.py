@@ -8,10 +8,9 @@ from scipy import stats
 from scipy.special import gammainc
 
 from compiled_loop import draw_many
-from countveil.kernels.exponential import exponential
 from countveil.kernels.gamma import SMALLEST, gamma, log_gamma
 from countveil.kernels.normal import DENSITY, LAYERS, TAIL, X, normal
-from countveil.kernels.uniform import uniform
+from countveil.kernels.uniform import exponential, uniform
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 
 SIZE = 400_000

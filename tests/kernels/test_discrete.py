@@ -7,8 +7,7 @@ from scipy import stats
 
 from compiled_loop import draw_many
 from countveil.kernels.alias import build_alias, draw_alias
-from countveil.kernels.binomial import binomial
-from countveil.kernels.multinomial import categorical, multinomial
+from countveil.kernels.binomial import binomial, categorical, multinomial
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import few_at, poisson, poisson_at
 from countveil.kernels.uniform import uniform

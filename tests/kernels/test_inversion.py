@@ -8,12 +8,10 @@ import pytest
 from scipy import stats
 
 from compiled_loop import draw_many
-from countveil.kernels.bessel import bessel
-from countveil.kernels.bessel_inversion import draw_count_by_bessel
-from countveil.kernels.count_conditional import draw_count, draw_count_at, draw_count_directly, few_count_at
-from countveil.kernels.exponential import exponential
+from countveil.kernels.noise.bessel import bessel, draw_count_by_bessel
+from countveil.kernels.noise.geometric import draw_count, draw_count_at, draw_count_directly, few_count_at
 from countveil.kernels.philox import open_stream
-from countveil.kernels.uniform import uniform
+from countveil.kernels.uniform import exponential, uniform
 from exact_laws import bessel_cdf, count_given_release_cdf
 from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects
 
@@ -173,7 +171,9 @@ def bessel_chain_ends(seed, x, mu, alpha, steps, chains):
 
 @pytest.mark.parametrize("x", [-4, 0, 1, 6, 30])
 @pytest.mark.parametrize("mu", [0.2, 3.0, 20.0])
-@pytest.mark.parametrize("rho", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize(
+    "rho", [pytest.param(0.5, marks=pytest.mark.long), 1.0, pytest.param(3.0, marks=pytest.mark.long)]
+)
 def test_the_bessel_chain_reaches_the_exact_conditional(x, mu, rho):
     # Independent chains, so their ends are independent draws and the test is exact once they have converged.
     steps = 300 if rho < 1 else 100

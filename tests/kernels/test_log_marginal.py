@@ -6,8 +6,8 @@ import math
 import mpmath
 import pytest
 
-from countveil.kernels.log_marginal import log_marginal, log_marginal_clamped
-from countveil.kernels.log_poisson import log_factorial_ratio, log_poisson
+from countveil.kernels.noise.geometric import log_marginal, log_marginal_clamped
+from countveil.kernels.poisson import log_factorial_ratio, log_poisson
 
 RHOS = [1e-6, 1e-3, 0.1, 1.0, 3.0, 20.0, 300.0, 800.0]
 RATES = [1e-8, 1e-3, 0.3, 1.0, 7.5, 100.0, 1e4, 1e6]

@@ -1,10 +1,13 @@
 """Scale draws against the law by quadrature."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from compiled_loop import draw_many
-from countveil.kernels.log_scale import draw_log_scale, log_scale_mode
+from countveil.kernels.log_scale import FARTHEST, draw_log_scale, log_scale_mode
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 
 CASES = [
@@ -43,3 +46,57 @@ def test_log_scale(case):
     assert fits(continuous_pvalue(s, cdf(*case)))
     centre = log_scale_mode(*case)
     assert rejects(continuous_pvalue(centre + 1.1 * (s - centre), cdf(*case)))
+
+
+# Factors that have underflowed: the density is flat over hundreds of units, or ends at the edge of the domain before
+# it has fallen.
+FLAT = [
+    (p, a, b, c)
+    for p in (0.0, 0.03, -0.03, 50.0, -50.0, 1e4, -1e4)
+    for a, b, c in (
+        (1e-300, 1e-300, 0.0),
+        (1e-308, 1e-308, 0.0),
+        (1e-300, 1e-308, 0.0),
+        (1e-308, 1e-300, 0.0),
+    )
+] + [(p, 1e-308, 0.0, 1e-308) for p in (0.03, -0.03, 50.0, -50.0, -1e4)]
+FLAT += [(-50.0, 1e-308, 1e-300, 1e-308), (-0.5, 1.0, 1e-300, 1e-308), (-3.0, 2.0, 0.0, 2.3e-308)]
+
+
+def cdf_on_the_domain(p, a, b, c):
+    """Of the law on abs(s) <= 700, by quadrature; ``b`` or ``c`` may be 0."""
+    # Evenly spread, and dense at the edges, where steep densities are.
+    edges = np.concatenate([[0.0], np.logspace(-9, 0, 20_000)])
+    grid = np.unique(np.concatenate([np.linspace(-699, 699, 1_000_001), edges - FARTHEST, FARTHEST - edges]))
+    height = p * grid - a * np.exp(grid) - b * np.exp(-grid)
+    if c > 0:
+        with np.errstate(over="ignore"):
+            height -= np.exp(np.log(c) - 2 * grid)
+    density = np.exp(height - height.max())
+    mass = np.concatenate([[0.0], np.cumsum(np.diff(grid) * (density[1:] + density[:-1]))])
+    return lambda s: np.interp(s, grid, mass / mass[-1])
+
+
+@pytest.mark.parametrize("case", FLAT)
+def test_log_scale_where_factors_have_underflowed(case):
+    s = draw_many(draw_log_scale, *case, size=20_000, seed=SEED + 2, dtype=np.float64)
+    assert np.isfinite(s).all()
+    assert np.abs(s).max() <= FARTHEST
+    assert len(np.unique(s)) > 0.99 * len(s), "not the mode, to which it would fall back"
+    law = cdf_on_the_domain(*case)
+    assert fits(continuous_pvalue(s, law))
+    centre = log_scale_mode(*case)
+    assert rejects(continuous_pvalue(centre + 1.1 * (s - centre), law))
+
+
+# Of a process of its own: should it hang again, the others are not kept waiting.
+UNDERFLOWING = """
+import numpy as np, countveil as cv
+release = cv.PrivateCounts(np.ones((3, 3), int), alpha=0.5)
+posterior = cv.fit(cv.TopicModel(20, shape=0.01), release, sweeps=1000, seed=1, progress=False)
+assert np.isfinite(posterior.rates()).all()
+"""
+
+
+def test_a_fit_whose_factors_underflow_comes_to_its_end():
+    subprocess.run([sys.executable, "-c", UNDERFLOWING], check=True, timeout=600)

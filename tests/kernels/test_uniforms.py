@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from countveil.kernels.philox import next_word, open_stream
-from countveil.kernels.uniform import uniform
-from countveil.kernels.uniforms import (
+from countveil.kernels.uniform import (
     fill_exponentials,
     fill_first_uniforms,
     fill_uniforms,
     fill_word_pairs,
     skip_blocks,
+    uniform,
 )
 
 

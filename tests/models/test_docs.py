@@ -9,6 +9,8 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+# The quick stage runs these pages, as all others, in test_readme.py.
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["communities", "tensors", "factorization"])
 def test_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

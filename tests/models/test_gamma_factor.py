@@ -5,18 +5,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from countveil.kernels import steps
 from countveil.kernels.gamma import gamma_at, small_gamma_at
-from countveil.kernels.philox import next_word, open_stream
-from countveil.models.gamma_factor import draw_factor_rows
+from countveil.kernels.philox import SweepKey, next_word, open_stream
+from countveil.models.einsum.update import Prior, _draw_rows, draw_factor
+from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 
 RATE = 2.0
+STEP = steps.FACTOR
 
 
 def drawn(n_rows, shape, tokens, exposure, first=0, start=0, sweep=0):
     out = np.full((n_rows, len(tokens)), np.nan)
     tokens = np.tile(tokens, (n_rows, 1))
-    draw_factor_rows(np.uint64(SEED), 1, sweep, 4, first, start, n_rows, shape, RATE, tokens, exposure, out)
+    key = SweepKey(np.uint64(SEED), 1, sweep)
+    _draw_rows(key, first, start, n_rows, shape, RATE, tokens, exposure, out)
     return out
 
 
@@ -36,7 +40,7 @@ def test_the_law_of_entries(shape):
 def one_by_one(seed, row, shape, tokens, exposure):
     n = len(tokens)
     words, out = np.empty((n, 2), dtype=np.uint64), np.empty(n)
-    stream = open_stream(seed, 1, 0, 4, row)
+    stream = open_stream(seed, 1, 0, STEP, row)
     for k in range(n):
         words[k, 0], stream = next_word(stream)
         words[k, 1], stream = next_word(stream)
@@ -61,6 +65,18 @@ def test_rows_do_not_depend_on_where_a_block_starts():
     whole, later = (drawn(900, 0.1, tokens, exposure, start=start) for start in (0, 377))
     assert np.isnan(later[:377]).all()
     assert np.array_equal(whole[377:], later[377:])
+
+
+def test_a_factor_of_any_shape_is_drawn_by_its_rows():
+    rng = np.random.default_rng(SEED)
+    key, prior, tokens = SweepKey(np.uint64(SEED), 1, 0), Prior(0.1, RATE), rng.poisson(0.5, (70, 3, 4))
+    whole = rng.random((70, 3, 4))
+    for exposure in (whole, whole[:1], whole[:, :1], whole[:, :, :1], whole[:1, :1, :1]):
+        drawn = draw_factor(key, 1000, prior, tokens, exposure, Workers(1))
+        spread = np.broadcast_to(exposure, tokens.shape).reshape(70, -1)
+        for i in (0, 33, 69):
+            alone = one_by_one(np.uint64(SEED), 1000 + i, 0.1, tokens[i].reshape(-1), spread[i])
+            np.testing.assert_allclose(drawn[i].reshape(-1), alone, rtol=1e-12)
 
 
 @numba.njit

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from countveil.models.prior import Prior
-from countveil.models.scale_moves import trade_along, trade_in_blocks
-from countveil.models.sweep_key import SweepKey
+from countveil.kernels.philox import SweepKey
+from countveil.models.einsum.scales import ScaleMove, trade_in_blocks, trade_scales
+from countveil.models.einsum.update import Prior
+from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, fits, rejects
 
 N, C, SHAPE, RATE = 7, 2, 1.3, 0.7
@@ -23,7 +24,7 @@ def blocks_after(symmetric, moved_with=SHAPE, replicates=8000):
                 pi = np.triu(pi) + np.triu(pi, 1).T
             before = theta @ pi @ theta.T
             if which:
-                trade_in_blocks(np.uint64(SEED), 0, i, moved_with, RATE, symmetric, theta, pi)
+                trade_in_blocks(SweepKey(np.uint64(SEED), 0, i), moved_with, RATE, symmetric, theta, pi)
                 np.testing.assert_allclose(theta @ pi @ theta.T, before, rtol=1e-9)
             found[which, i] = (
                 theta[0, 0],
@@ -42,6 +43,10 @@ def test_memberships_and_blocks(symmetric):
     assert rejects(blocks_after(symmetric, moved_with=2 * SHAPE)), "a wrong power must be caught"
 
 
+#: ik and kjt along k.
+MOVES = [ScaleMove(up=(("one", 1),), down=(("two", 0),))]
+
+
 def pair_after(priors, moved_with, replicates=8000):
     rng = np.random.default_rng(SEED + 2)
     found = np.empty((2, replicates, 3))
@@ -52,7 +57,8 @@ def pair_after(priors, moved_with, replicates=8000):
             )
             if which:
                 before = np.einsum("ik,kjt->ijt", one, two)
-                trade_along(SweepKey(np.uint64(SEED), 0, i), 5, moved_with, (one, two.T))
+                held, prior_of = {"one": one, "two": two}, dict(zip(("one", "two"), moved_with, strict=True))
+                trade_scales(MOVES, held, prior_of.get, SweepKey(np.uint64(SEED), 0, i), Workers(1))
                 np.testing.assert_allclose(np.einsum("ik,kjt->ijt", one, two), before, rtol=1e-9)
             found[which, i] = one[0, 0], one.sum(), two.sum()
     return min(stats.ks_2samp(*found[:, :, f]).pvalue for f in range(3))

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel
-from countveil.models.joined_scales import ScaleMove
-from countveil.models.sweep_key import SweepKey
+from countveil.models.einsum.scales import ScaleMove, trade_scales
+from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, fits, rejects
 
 WORDS = Factorization("dk,kv->dv", names=["theta", "phi"], k=2, shape={"theta": 2.0, "phi": 1.1})
@@ -40,10 +41,15 @@ def draw(model, rng):
 
 
 def rates(model, held):
-    state = model.state_type(**held)
+    state = model._state(held)
     return {
         name: view.rates(model.view_state(name, state), slice(0, 5)) for name, view in model.views.items()
     }
+
+
+def trade(model, held, sweep=1):
+    """What a sweep does after the factors have been drawn; they lie by axis."""
+    trade_scales(model._scale_moves, held, model._prior, SweepKey(np.uint64(SEED), 0, sweep), Workers(1))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -52,7 +58,7 @@ def test_no_rate_of_any_view_changes(name):
     assert len(model._scale_moves) == n_moves
     held = draw(model, np.random.default_rng(SEED))
     before, factors = rates(model, held), {factor: values.copy() for factor, values in held.items()}
-    model._trade_scales(held, SweepKey(np.uint64(SEED), 0, 1))
+    trade(model, held)
     for view, after in rates(model, held).items():
         np.testing.assert_allclose(after, before[view], rtol=1e-9)
     moved = {factor for factor in held if not np.array_equal(held[factor], factors[factor])}
@@ -61,10 +67,10 @@ def test_no_rate_of_any_view_changes(name):
 
 def test_a_move_that_forgets_a_view_would_be_seen():
     model = SharedFactors(words=WORDS, authors=AUTHORS)
-    vars(model)["_scale_moves"] = [ScaleMove((("theta", 1),), (("phi", 0),))]
+    vars(model)["_scale_moves"] = [ScaleMove((("theta", 1),), (("phi", 1),))]  # by axis: dk, vk
     held = draw(model, np.random.default_rng(SEED))
     before = rates(model, held)
-    model._trade_scales(held, SweepKey(np.uint64(SEED), 0, 1))
+    trade(model, held)
     after = rates(model, held)
     np.testing.assert_allclose(after["words"], before["words"], rtol=1e-9)
     assert np.abs(after["authors"] / before["authors"] - 1).max() > 1e-3
@@ -78,7 +84,7 @@ def law_after(model, moved_with, replicates=4000):
         for which in range(2):
             held = draw(model, rng)
             if which:
-                moved_with._trade_scales(held, SweepKey(np.uint64(SEED), 0, i))
+                trade(moved_with, held, i)
             found[which, i] = [v for f in held.values() for v in (f[0, 0].sum(), f.sum())]
     return min(stats.ks_2samp(*found[:, :, f]).pvalue for f in range(found.shape[2]))
 

@@ -7,7 +7,7 @@ import pytest
 
 import countveil as cv
 from countveil.models import CommunityModel, Factorization, TensorModel
-from countveil.models.contraction import contract
+from countveil.models.einsum.contraction import contract
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def with_draws():
 
     def change(posterior, **fields):
         other = copy.copy(posterior)
-        for cached in ("_kept", "_alignment"):
+        for cached in ("_kept", "_aligners"):
             other.__dict__.pop(cached, None)
         old = posterior.tree["posterior"].to_dataset()
         sizes = next(iter(fields.values())).shape[:2]

@@ -5,8 +5,8 @@ import pytest
 
 import countveil as cv
 from countveil.models import CommunityModel, Factorization, TensorModel
-from countveil.posterior.aligned_communities import AlignedCommunities
-from countveil.posterior.aligned_components import AlignedComponents
+from countveil.posterior.align.communities import AlignedCommunities
+from countveil.posterior.align.components import AlignedComponents
 
 RNG = np.random.default_rng(4)
 EVERY = np.arange(12)

@@ -129,7 +129,7 @@ def test_a_run_from_disk_has_the_same_components(shared, tmp_path):
         assert again[view].topics(3).weights.identical(shared[view].topics(3).weights)
         assert again[view].memberships([1, 0]).identical(shared[view].memberships([1, 0]))
     copied = pickle.loads(pickle.dumps(shared["authors"]._shared_order))
-    assert np.array_equal(copied(), shared["words"]._order)
+    assert np.array_equal(copied(), shared["words"]._aligned("topics", "topics").alignment.order)
 
 
 def test_new_rows_have_the_topics_of_their_view(shared):

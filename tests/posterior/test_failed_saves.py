@@ -5,7 +5,7 @@ import errno
 import pytest
 
 import countveil as cv
-from countveil.posterior.stoppable_store import StoppableStore
+from countveil.posterior.runs.writer import StoppableStore
 
 
 def test_an_existing_target_is_never_touched(posterior, tmp_path):

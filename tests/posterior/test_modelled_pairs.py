@@ -8,7 +8,7 @@ import countveil as cv
 from countveil.evaluation import held_out_log_score, log_likelihood
 from countveil.models import CommunityModel, Factorization
 from countveil.models.unknown_noise import UnknownNoise
-from countveil.posterior.aligned_communities import AlignedCommunities
+from countveil.posterior.align.communities import AlignedCommunities
 
 GROUP = np.repeat([0, 1], 5)
 COUNTS = np.random.default_rng(0).poisson(np.where(GROUP[:, None] == GROUP, 20, 0.2))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import countveil as cv
-from countveil.posterior import kept_states
+from countveil.posterior import states
 
 
 def brute_force(posterior):
@@ -99,7 +99,7 @@ def test_beyond_one_gigabyte_iter_rates_is_named(with_draws, plain):
 
 @pytest.mark.parametrize("numbers", [1, 11, 61, 2**23])
 def test_blocks_of_any_size_hold_every_row_once(posterior, own, monkeypatch, numbers):
-    monkeypatch.setattr(kept_states, "NUMBERS_PER_BLOCK", numbers)
+    monkeypatch.setattr(states, "NUMBERS_PER_BLOCK", numbers)
     for one in (posterior, own):
         whole = np.stack([one.model.rates(state, slice(0, 6)) for state in one.states()])
         for draws, blocks in ((True, one.iter_rate_draws()), (False, one.iter_rates())):
@@ -114,15 +114,16 @@ def test_blocks_of_any_size_hold_every_row_once(posterior, own, monkeypatch, num
 
 def test_blocks_stay_small_however_many_draws():
     """400 draws of 1,000 x 500: all of their rates would be 1.6 GB."""
-    rows = list(kept_states.blocks_of(1000, 500 * 400))
-    assert max(b.stop - b.start for b in rows) * 500 * 400 <= kept_states.NUMBERS_PER_BLOCK
+    rows = list(states.row_slices(1000, 500 * 400))
+    assert max(b.stop - b.start for b in rows) * 500 * 400 <= states.NUMBERS_PER_BLOCK
 
 
 def test_states_are_those_of_the_model(posterior):
     states = list(posterior.states())
     group = posterior.tree["posterior"]
     assert len(states) == posterior.n_draws == 60
-    assert type(states[0]).__name__ == "TopicState"
+    assert type(states[0]) is posterior.model.state_type
+    assert states[0]._fields == ("theta", "phi")
     assert states[0].theta.dtype == np.float64
     np.testing.assert_array_equal(states[31].phi, group["phi"][1, 1])
 

@@ -73,6 +73,7 @@ def test_it_prints_as_a_table_of_words(posterior):
     assert "%" in lines[1]
 
 
+@pytest.mark.long
 def test_intervals_cover_the_truth():
     """Truth and data from the model, topics sparse enough to be told apart: 90 % intervals hold about 90 %.
 

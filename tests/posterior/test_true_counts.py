@@ -158,7 +158,7 @@ def test_a_cell_does_not_depend_on_what_else_is_asked(posterior, own):
 
 def test_nor_on_the_size_of_blocks(posterior, monkeypatch):
     whole = posterior.true_counts()
-    monkeypatch.setattr("countveil.posterior.kept_states.NUMBERS_PER_BLOCK", 400)
+    monkeypatch.setattr("countveil.posterior.states.NUMBERS_PER_BLOCK", 400)
     assert posterior.true_counts().equals(whole)
 
 

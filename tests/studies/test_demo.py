@@ -7,9 +7,8 @@ import pytest
 
 import countveil as cv
 from countveil.cli import main
-from countveil.studies.demo import run_demo
+from countveil.studies.demo import match_topics, run_demo
 from countveil.studies.demo_text import demo_text
-from countveil.studies.matched_topics import match_topics
 
 SMALL = {"max_documents": 80, "max_words": 120, "n_topics": 4, "sweeps": 20}
 

@@ -11,13 +11,13 @@ from scipy import sparse
 
 from countveil.studies import docstring_corpus as corpus_module
 from countveil.studies.docstring_corpus import (
+    LEFT_OUT_WORDS,
     choose_documents,
     count_words,
     docstring_corpus,
     public_vocabulary,
 )
 from countveil.studies.docstrings import docstrings_below
-from countveil.studies.left_out_words import LEFT_OUT_WORDS
 
 # All that a corpus holds, as one text.
 DIGESTED = (
@@ -58,6 +58,7 @@ def test_what_the_demo_gets(corpus):
     assert all(len(word) >= 3 and word.isalpha() and word == word.lower() for word in vocabulary)
 
 
+@pytest.mark.long
 def test_a_fresh_process_finds_the_same_and_imports_none_of_what_it_reads(corpus):
     program = (
         "import sys\n"

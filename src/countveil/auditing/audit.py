@@ -1,22 +1,53 @@
-"""audit: all checks at once."""
+"""audit: all checks at once, and their report."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from countveil.auditing.check import Check, Mechanism
 from countveil.auditing.epsilon import check_epsilon
-from countveil.auditing.freshness import check_freshness
-from countveil.auditing.independence import check_independence
-from countveil.auditing.law import check_law
-from countveil.auditing.mechanism import Mechanism
-from countveil.auditing.release import check_release
-from countveil.auditing.report import AuditReport, Check
-from countveil.counts.noise_rate import check_guarantee
+from countveil.auditing.independence import check_freshness, check_independence
+from countveil.auditing.law import check_law, check_release
+from countveil.counts.noise_parameter import check_guarantee
 from countveil.privacy import Guarantee, add_noise
 
 # The plain case, noise that is drawn digit by digit, and little noise.
 USUAL = (Guarantee(1), Guarantee(1, precision=100), Guarantee(3))
-FEWEST = 10_000
+MIN_SAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """All checks of an audit. True if every one passed.
+
+    >>> report = AuditReport((Check("two calls", False, "the same noise twice"),))
+    >>> bool(report)
+    False
+    >>> print(report)
+    FAILED  two calls: the same noise twice
+    Verdict: FAILED, 1 of 1 checks. Do not release anything with this installation.
+    """
+
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """The verdict."""
+        return all(check.passed for check in self.checks)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        failed = sum(not check.passed for check in self.checks)
+        verdict = (
+            f"Verdict: passed, {len(self.checks)} checks. "
+            "They look for wrong noise from outside; they cannot prove it right."
+            if not failed
+            else f"Verdict: FAILED, {failed} of {len(self.checks)} checks. "
+            "Do not release anything with this installation."
+        )
+        return "\n".join([*map(str, self.checks), verdict])
 
 
 def audit(
@@ -46,8 +77,8 @@ def audit(
     """
     if guarantee is not None:
         check_guarantee(guarantee)
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < FEWEST:
-        raise ValueError(f"samples: expected a whole number of at least {FEWEST:,}, got {samples!r}")
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < MIN_SAMPLES:
+        raise ValueError(f"samples: expected a whole number of at least {MIN_SAMPLES:,}, got {samples!r}")
     checks = [
         replace(check, name=f"{_short(one)}: {check.name}")
         for one in (USUAL if guarantee is None else (guarantee,))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from countveil.auditing.mechanism import FALSE_ALARM, Mechanism, noise_on
-from countveil.auditing.report import Check
+from countveil.auditing.check import FALSE_ALARM, Check, Mechanism, noise_on
 from countveil.privacy import Guarantee
 
 CONFIDENCE = 0.999

@@ -1,16 +1,25 @@
-"""Is noise shared between cells, or between calls?"""
+"""Is noise shared between cells or between calls, or does it repeat after seeding or in a forked process?"""
 
 from __future__ import annotations
+
+import hashlib
+import os
+import random
+import select
+import warnings
+from collections.abc import Callable
 
 import numpy as np
 from scipy import stats
 
+from countveil.auditing.check import MIN_EXPECTED, Check, Mechanism, check_pvalue, noise_on
 from countveil.auditing.law import cdf
-from countveil.auditing.mechanism import FALSE_ALARM, FEWEST, Mechanism, noise_on
-from countveil.auditing.report import Check
 from countveil.privacy import Guarantee
 
+Draw = Callable[[], np.ndarray]
+
 LAGS = (1, 2, 3, 1000)
+PATIENCE = 60  # seconds for a child that must draw a little noise
 
 
 def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) -> list[Check]:
@@ -23,15 +32,10 @@ def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) ->
     far = min(any_lag_pvalue(np.sign(noise)), any_lag_pvalue(np.abs(noise) > 0.7 / rho)) * 2
     calls = pair_pvalue(noise, again, rho)
     return [
-        _check("neighbouring cells", near, "independent", "depend on each other"),
-        _check("cells at any distance", far, "uncorrelated", "correlated"),
-        _check("the same cell in two calls", calls, "independent", "depend on each other"),
+        check_pvalue("neighbouring cells", near, "independent", "depend on each other"),
+        check_pvalue("cells at any distance", far, "uncorrelated", "correlated"),
+        check_pvalue("the same cell in two calls", calls, "independent", "depend on each other"),
     ]
-
-
-def _check(name: str, pvalue: float, good: str, bad: str) -> Check:
-    passed = pvalue > FALSE_ALARM
-    return Check(name, passed, good if passed else bad, {"p-value": min(1.0, pvalue)})
 
 
 def pairs(noise: np.ndarray, lag: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,10 +48,10 @@ def pair_pvalue(one: np.ndarray, other: np.ndarray, rho: float) -> float:
     """Chi-square of pairs, in up to 5 x 5 groups, against the product of the exact laws."""
     edges = max(1, round(1 / rho)) * np.array([-2, -1, 0, 1])
     chance = np.diff(np.concatenate([[0.0], cdf(rho, edges), [1.0]]))
-    while len(edges) > 1 and (chance.min() ** 2) * len(one) < FEWEST:
+    while len(edges) > 1 and (chance.min() ** 2) * len(one) < MIN_EXPECTED:
         edges = np.delete(edges, min(int(chance.argmin()), len(edges) - 1))
         chance = np.diff(np.concatenate([[0.0], cdf(rho, edges), [1.0]]))
-    if (chance.min() ** 2) * len(one) < FEWEST:
+    if (chance.min() ** 2) * len(one) < MIN_EXPECTED:
         return 1.0  # noise is so rare that pairs tell nothing
     both = chance.size * np.searchsorted(edges, one) + np.searchsorted(edges, other)
     observed = np.bincount(both, minlength=chance.size**2)
@@ -65,3 +69,79 @@ def any_lag_pvalue(signal: np.ndarray) -> float:
     power = np.abs(np.fft.rfft(centred)) ** 2
     correlation = np.fft.irfft(power, n)[1 : n // 2] / spread
     return float(2 * stats.norm.sf(np.abs(correlation).max() * np.sqrt(n)) * (n // 2))
+
+
+def check_freshness(mechanism: Mechanism, guarantee: Guarantee) -> list[Check]:
+    """Two draws that may agree only with chance 1e-12 or less."""
+    size = _telling_size(guarantee.rho)
+    if size is None:
+        return [Check("fresh noise", True, "not tested: at this guarantee noise is too rare")]
+
+    def draw() -> np.ndarray:
+        return noise_on(mechanism, guarantee, 0, size)
+
+    plain = not np.array_equal(draw(), draw())
+    seeded = not np.array_equal(_seeded(draw), _seeded(draw))
+    found = [
+        Check("two calls", plain, "different noise" if plain else "the same noise twice"),
+        Check(
+            "two calls after seeding", seeded, "different noise" if seeded else "the seed decides the noise"
+        ),
+    ]
+    if hasattr(os, "fork"):
+        forked = _forked(draw)
+        found.append(
+            Check("a forked process", forked, "different noise" if forked else "repeats its parent's noise")
+        )
+    return found
+
+
+def _telling_size(rho: float) -> int | None:
+    """So many cells that two independent draws agree on all of them with chance 1e-12."""
+    a = np.exp(-rho)
+    agree = ((1 - a) / (1 + a)) ** 2 * (1 + a * a) / (1 - a * a)  # sum of the squared chances
+    size = 28 / max(1 - agree, 1e-300)
+    return int(size) + 10 if size < 10_000_000 else None
+
+
+def _seeded(draw: Draw) -> np.ndarray:
+    """What ``draw`` gives after seeding Python's and numpy's generators, which then get their state back."""
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    fresh = np.random.default_rng
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    np.random.default_rng = lambda *_: fresh(1)
+    try:
+        return draw()
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002
+        np.random.default_rng = fresh
+
+
+def _forked(draw: Draw) -> bool:
+    """Whether a child that starts from the same state draws other noise than its parent."""
+    draw()  # whatever the mechanism might buffer is filled now
+    out, into = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads; the child only draws
+        child = os.fork()
+    if child == 0:
+        try:
+            os.close(out)
+            os.write(into, _digest(draw()))
+        finally:
+            os._exit(0)
+    os.close(into)
+    ours = _digest(draw())
+    ready = select.select([out], [], [], PATIENCE)[0]
+    theirs = os.read(out, 64) if ready else b""
+    os.close(out)
+    if not ready:
+        os.kill(child, 9)
+    os.waitpid(child, 0)
+    return bool(theirs) and ours != theirs
+
+
+def _digest(noise: np.ndarray) -> bytes:
+    return hashlib.sha256(noise.tobytes()).digest()

@@ -1,12 +1,12 @@
-"""Does the noise have its exact law?"""
+"""Does the noise have its exact law, on counts of every size and on all cells of a release?"""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import sparse, stats
 
-from countveil.auditing.mechanism import FALSE_ALARM, FEWEST, Mechanism, noise_on
-from countveil.auditing.report import Check
+from countveil.auditing.check import FALSE_ALARM, MIN_EXPECTED, Check, Mechanism, check_pvalue, noise_on
+from countveil.counts import privatize
 from countveil.privacy import Guarantee
 
 # Zeros, ones, ordinary and large counts: noise that depends on the count would show.
@@ -21,11 +21,11 @@ def cdf(rho: float, k: np.ndarray) -> np.ndarray:
 
 def groups(rho: float, size: int) -> np.ndarray:
     """Edges of at most some 200 intervals, each expecting enough of ``size`` samples."""
-    reach = max(np.log(size / (2 * FEWEST)) / rho, 1.0)
+    reach = max(np.log(size / (2 * MIN_EXPECTED)) / rho, 1.0)
     edges = np.unique(np.round(np.linspace(-reach - 1, reach, 201)).astype(np.int64))
     while len(edges) > 1:
         expected = np.diff(np.concatenate([[0.0], cdf(rho, edges), [1.0]])) * size
-        poor = np.flatnonzero(expected < FEWEST)
+        poor = np.flatnonzero(expected < MIN_EXPECTED)
         if not len(poor):
             break
         edges = np.delete(edges, min(int(poor[0]), len(edges) - 1))
@@ -66,9 +66,11 @@ def check_law(mechanism: Mechanism, guarantee: Guarantee, size: int) -> list[Che
     positive, negative = int((everything > 0).sum()), int((everything < 0).sum())
     sign = stats.binomtest(positive, positive + negative).pvalue if positive + negative else 1.0
     found = [
-        _check("law of the noise", fit, "fits", "is another one"),
-        _check("largest noise", extremes_pvalue(everything, rho), "as far out as it should be", "is not"),
-        _check("sign of the noise", float(sign), "positive as often as negative", "is biased"),
+        check_pvalue("law of the noise", fit, "fits", "is another one"),
+        check_pvalue(
+            "largest noise", extremes_pvalue(everything, rho), "as far out as it should be", "is not"
+        ),
+        check_pvalue("sign of the noise", float(sign), "positive as often as negative", "is biased"),
     ]
     if rho < 8:  # beyond that noise is so rare that no sample of this size tells 10 % apart
         wrong = max(fit_pvalue(noise[0], other, edges) for other in _off_by_a_tenth(rho))
@@ -84,6 +86,14 @@ def _off_by_a_tenth(rho: float) -> list[float]:
     return [0.9 * rho, 1.1 * rho, *(-np.log(alphas)).tolist()]
 
 
-def _check(name: str, pvalue: float, good: str, bad: str) -> Check:
-    passed = pvalue > FALSE_ALARM
-    return Check(name, passed, good if passed else bad, {"p-value": min(1.0, pvalue)})
+def check_release(guarantee: Guarantee, size: int) -> Check:
+    """Through ``privatize``, a sparse matrix with few counts: the noise of its zeros must have the law too."""
+    width = 1000
+    n_rows = max(size // width, 10)
+    counts = sparse.csr_array(([10**6] * n_rows, (range(n_rows), [0] * n_rows)), shape=(n_rows, width))
+    released = privatize(counts, guarantee=guarantee, keep_negative=True).to_dense()
+    zeros, others = released[:, 1:].ravel(), released[:, 0] - 10**6
+    noise = np.concatenate([zeros, others])
+    pvalue = min(fit_pvalue(part, guarantee.rho, groups(guarantee.rho, len(part))) for part in (zeros, noise))
+    good, bad = "get the same noise as all cells", "do not get the noise they should"
+    return check_pvalue("zeros of a sparse matrix", 2 * pvalue, good, bad)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from countveil.cli.options import add_command
+
 _DESCRIPTION = """\
 Test the noise of this installation from outside, before trusting it with
 people's counts: whether it has the law it should have, what two neighbouring
@@ -17,21 +19,15 @@ _EXAMPLE = """\
 example: countveil audit --epsilon 2 --precision 10"""
 
 
-def configure(commands: Any) -> argparse.ArgumentParser:
+def configure(commands: Any) -> list[argparse.ArgumentParser]:
     """Describe the command."""
-    parser = commands.add_parser(
-        "audit",
-        help="test the installed noise from outside",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(commands, "audit", "test the installed noise from outside", _DESCRIPTION, _EXAMPLE)
     parser.add_argument("--epsilon", help="test the noise of this guarantee (default: three usual ones)")
     parser.add_argument("--precision", type=int, default=1, metavar="N", help="its precision (default 1)")
     parser.add_argument(
         "--samples", type=int, default=10_000_000, help="noisy counts per check (default 10,000,000)"
     )
-    return parser
+    return [parser]
 
 
 def run(arguments: argparse.Namespace) -> int:

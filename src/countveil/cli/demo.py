@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from countveil.cli.options import add_command
+
 _DESCRIPTION = """\
 See the whole way once, on texts that every installation has: the docstrings of
 numpy and scipy play the private documents.
@@ -19,14 +21,10 @@ _EXAMPLE = """\
 example: countveil demo -o demo-output"""
 
 
-def configure(commands: Any) -> argparse.ArgumentParser:
+def configure(commands: Any) -> list[argparse.ArgumentParser]:
     """Describe the command."""
-    parser = commands.add_parser(
-        "demo",
-        help="see the whole way once, on texts that are already here",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "demo", "see the whole way once, on texts that are already here", _DESCRIPTION, _EXAMPLE
     )
     add = parser.add_argument
     add(
@@ -43,7 +41,7 @@ def configure(commands: Any) -> argparse.ArgumentParser:
     add("--sweeps", type=int, default=300, help="length of each chain (default 300)")
     add("--documents", type=int, default=3000, metavar="N", help="at most so many documents (default 3000)")
     add("--words", type=int, default=2500, metavar="N", help="at most so many words (default 2500)")
-    return parser
+    return [parser]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,83 +6,42 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil.cli.fit_models import add_other_models, findings_of, model_of
-from countveil.cli.option_names import spoken_as_options
+from countveil.cli.models import MODELS
+from countveil.cli.options import add_command, read_label_file, spoken_as_options
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from countveil.counts.plain_counts import PlainCounts
     from countveil.posterior import Posterior
 
-_FIT = """\
+_FIT = f"""\
 Fit a model to a release: draw what the true counts and their structure may be,
 given the noisy ones.
 
-Models: topics, communities, tensor, factorization (countveil fit topics --help)."""
-
-_DESCRIPTION = """\
-Find topics in a release, or in plain counts.
-
-A release is what `countveil privatize` writes. Its noise is part of the model,
-so topics are those of the true counts, as far as the release tells, with
-intervals that say how far that is.
-
-The result is a folder, RUN. `countveil topics RUN` shows it again and writes
-tables; in Python `countveil.load_posterior("RUN")` opens it.
-
-How long? Start with the default. The diagnostics printed at the end say whether
-the chains agree (R-hat near 1) and what their draws are worth (ESS). Ctrl-C
-stops early and keeps what was drawn."""
-
-_EXAMPLE = """\
-examples:
-  countveil fit topics release.parquet -o run.zarr --topics 50
-  countveil fit topics release.parquet -o long.zarr --topics 50 --sweeps 4000 \\
-      --burn-in 2000 --thin 20 --chains 4 --seed 1
-  countveil fit topics counts.csv --plain --index document -o plain.zarr --topics 50"""
+Models: {", ".join(MODELS)} (countveil fit topics --help)."""
 
 
-def configure(commands: Any) -> argparse.ArgumentParser:
-    """Describe the command."""
-    fit = commands.add_parser(
-        "fit",
-        help="fit a model to a release",
-        description=_FIT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(commands: Any) -> list[argparse.ArgumentParser]:
+    """Describe the command: a parser for each model."""
+    fit = add_command(commands, "fit", "fit a model to a release", _FIT, None)
     models = fit.add_subparsers(dest="model", required=True, metavar="MODEL")
-    parser = _model_parser(
-        models, "topics", "topics of documents, by Poisson factorization", _DESCRIPTION, _EXAMPLE
-    )
-    parser.add_argument("--topics", type=int, default=20, metavar="K", help="number of topics (default 20)")
-    parser.add_argument(
-        "--words", type=int, default=10, metavar="N", help="words of a topic to print (default 10)"
-    )
-    _common_options(parser)
-    add_other_models(models, _model_parser, _finish)
-    return parser
-
-
-def _finish(parser: Any) -> None:
-    """What `main` does for the one parser it is given."""
-    _common_options(parser)
-    parser.add_argument("--debug", action="store_true", help="show the whole traceback of an error")
-    parser.set_defaults(run=run)
-
-
-def _model_parser(models: Any, name: str, summary: str, description: str, example: str) -> Any:
-    parser = models.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=example,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("release", metavar="RELEASE", help="the release; with --plain a file of plain counts")
-    parser.add_argument(
-        "-o", "--output", metavar="RUN", required=True, help="the folder to write, which must not exist yet"
-    )
-    return parser
+    parsers = []
+    for name, command in MODELS.items():
+        parser = add_command(models, name, command.summary, command.description, command.example)
+        add = parser.add_argument
+        add("release", metavar="RELEASE", help="the release; with --plain a file of plain counts")
+        add(
+            "-o",
+            "--output",
+            metavar="RUN",
+            required=True,
+            help="the folder to write, which must not exist yet",
+        )
+        command.add_options(parser)
+        _common_options(parser)
+        parsers.append(parser)
+    return parsers
 
 
 def _common_options(parser: Any) -> None:
@@ -124,16 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
     from countveil.fitting import fit
 
     _check_output(Path(arguments.output))
-    model = model_of(arguments)
+    model = MODELS[arguments.model].model_of(arguments)
     if not arguments.plain:
         given = [f"--{name}" for name in ("index", "long", "rows", "columns") if getattr(arguments, name)]
         if given:
             raise ValueError(f"{', '.join(given)}: expected --plain beside it; a release has its own labels")
-    labels = None
-    if arguments.plain:
-        data, labels = _plain_counts(arguments)
-    else:
-        data = load_release(arguments.release)
+    data = _plain_counts(arguments) if arguments.plain else load_release(arguments.release)
     with warnings.catch_warnings():
         # That it was interrupted is said below, in words of this command.
         warnings.filterwarnings("ignore", message="interrupted", category=UserWarning)
@@ -148,7 +103,6 @@ def run(arguments: argparse.Namespace) -> int:
             method=arguments.method,
             threads=arguments.threads,
             progress=not arguments.quiet,
-            labels=labels,
         )
     posterior.save(arguments.output)
     interrupted = json.loads(posterior.tree.attrs["settings"])["interrupted"]
@@ -167,18 +121,14 @@ def _check_output(target: Path) -> None:
         )
 
 
-def _plain_counts(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """The counts, and their labels axis by axis."""
-    import numpy as np
-
-    from countveil.cli.label_file import read_label_file
-    from countveil.counts.form import Form
-    from countveil.counts.given import read_given
-    from countveil.counts.true_counts import blocks_of
+def _plain_counts(arguments: argparse.Namespace) -> PlainCounts:
+    """The counts as they lie in the file: what is sparse there stays so."""
+    from countveil.counts.inputs.options import InputOptions
+    from countveil.counts.plain_counts import read_plain_file
 
     if _is_release(arguments.release):
         raise ValueError("--plain: expected a file of plain counts, got a release; leave --plain out")
-    form = Form(
+    options = InputOptions(
         rows=read_label_file(arguments.rows),
         columns=read_label_file(arguments.columns),
         public_labels=True,  # nothing is released here
@@ -186,11 +136,10 @@ def _plain_counts(arguments: argparse.Namespace) -> tuple[Any, Any]:
         index=arguments.index,
     )
     with spoken_as_options():
-        given = read_given(arguments.release, form)
-    if arguments.model == "topics" and len(given.counts.shape) != 2:
-        raise ValueError(f"counts: expected a matrix for topics, got {len(given.counts.shape)} axes")
-    values = np.concatenate([rows for *_, rows in blocks_of(given.counts)])
-    return values.reshape(given.counts.shape), given.labels
+        counts = read_plain_file(arguments.release, options)
+    if arguments.model == "topics" and len(counts.shape) != 2:
+        raise ValueError(f"counts: expected a matrix for topics, got {len(counts.shape)} axes")
+    return counts
 
 
 def _is_release(path: str) -> bool:
@@ -221,12 +170,12 @@ def _report(posterior: Posterior, arguments: argparse.Namespace, interrupted: bo
     print(table.rename(index=_short).to_string(float_format="{:.4g}".format))
     print(_verdict(table))
     print()
-    findings = findings_of(posterior, arguments)
-    if findings:
-        print(findings)
+    command = MODELS[arguments.model]
+    if command.findings is not None:
+        print(command.findings(posterior, arguments.shown))
         print()
     tables = f"countveil topics {arguments.output} --csv topics.csv"
-    if arguments.model != "topics":
+    if command.in_python is not None:
         tables = f"countveil.load_posterior({arguments.output!r}) in Python"
     print(f"Wrote {arguments.output}. Tables: {tables}")
 

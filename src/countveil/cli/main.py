@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import countveil
 
-# Modules of this folder, each with ``configure(subparsers)`` and ``run(arguments) -> int``. They import what
-# they need inside ``run``, so that help comes at once.
+# The table of commands: modules of this folder, each with ``configure(subparsers) -> parsers`` and ``run(arguments)
+# -> int``. They import what they need inside ``run``, so that help comes at once.
 COMMANDS = ["demo", "privatize", "fit", "topics", "audit"]
 
 _EXPECTED = (ValueError, TypeError, OSError, OverflowError, ImportError)
@@ -60,9 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"countveil.cli.{name}")
-        command = module.configure(commands)
-        command.add_argument("--debug", action="store_true", help="show the whole traceback of an error")
-        command.set_defaults(run=module.run)
+        for command in module.configure(commands):
+            command.add_argument("--debug", action="store_true", help="show the whole traceback of an error")
+            command.set_defaults(run=module.run)
     return parser
 
 

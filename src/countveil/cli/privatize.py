@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from countveil.cli.label_file import read_label_file
-from countveil.cli.option_names import spoken_as_options
+from countveil.cli.options import add_command, read_label_file, spoken_as_options
 
 _DESCRIPTION = """\
 Add noise to a file of counts so that it may be shown to others.
@@ -30,14 +29,14 @@ author's letters are to be hidden, at odds of at most exp(2) = 7.4 to 1:
       --unit person --long author,word,n --rows authors.txt --columns words.txt"""
 
 
-def configure(commands: Any) -> argparse.ArgumentParser:
+def configure(commands: Any) -> list[argparse.ArgumentParser]:
     """Describe the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "privatize",
-        help="add noise to counts so that they may be shown to others",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "add noise to counts so that they may be shown to others",
+        _DESCRIPTION,
+        _EXAMPLE,
     )
     add = parser.add_argument
     add("counts", metavar="COUNTS", help="the file of true counts")
@@ -75,7 +74,7 @@ def configure(commands: Any) -> argparse.ArgumentParser:
     add("--index", metavar="NAME", help="the column of a wide table that holds the row labels")
     add("--overwrite", action="store_true", help="replace RELEASE if it exists; refused otherwise")
     add("--explain", action="store_true", help="say at length what is protected and what is not")
-    return parser
+    return [parser]
 
 
 def run(arguments: argparse.Namespace) -> int:

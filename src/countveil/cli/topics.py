@@ -6,6 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from countveil.cli.models import MODELS
+from countveil.cli.options import add_command
+
 _DESCRIPTION = """\
 Show the topics of a run that `countveil fit topics` wrote.
 
@@ -19,30 +22,18 @@ The tables have a line per word (--csv) or per document and topic
 _EXAMPLE = """\
 example: countveil topics run.zarr --words 15 --csv topics.csv --memberships shares.csv"""
 
-# What to ask the posteriors of other models.
-_IN_PYTHON = {
-    "CommunityModel": "print(posterior.to_dataframe('memberships')); print(posterior.blocks())",
-    "TensorModel": "print(posterior.components())",
-    "Factorization": "print(posterior.rates()); print(posterior.tree)",
-    "SharedFactors": "print(list(posterior)); print(posterior.summary())",
-}
 
-
-def configure(commands: Any) -> argparse.ArgumentParser:
+def configure(commands: Any) -> list[argparse.ArgumentParser]:
     """Describe the command."""
-    parser = commands.add_parser(
-        "topics",
-        help="show the topics of a run, or write them as tables",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = add_command(
+        commands, "topics", "show the topics of a run, or write them as tables", _DESCRIPTION, _EXAMPLE
     )
     add = parser.add_argument
     add("run_folder", metavar="RUN", help="the folder of the run")
     add("--words", type=int, default=10, metavar="N", help="words of a topic (default 10)")
     add("--csv", metavar="FILE", help="write topics and words as a table")
     add("--memberships", metavar="FILE", help="write each document's shares of the topics as a table")
-    return parser
+    return [parser]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,11 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
             )
     posterior = load_posterior(arguments.run_folder)
     if isinstance(posterior, SharedPosterior):
-        raise _without_topics("SharedFactors", arguments.run_folder)
+        lines = "print(list(posterior)); print(posterior.summary())"
+        raise _without_topics("SharedFactors", lines, arguments.run_folder)
     try:
         topics = posterior.topics(arguments.words)
     except TypeError as error:  # its model has none
-        raise _without_topics(type(posterior.model).__name__, arguments.run_folder) from error
+        kind = type(posterior.model).__name__
+        # Of a model of the user's own a run holds no more than its draws.
+        known = {command.model: command.in_python for command in MODELS.values()}.get(kind)
+        what, lines = (kind, known) if known else ("another model", "print(posterior.tree)")
+        raise _without_topics(what, lines, arguments.run_folder) from error
     print(topics)
     if arguments.csv is not None:
         topics.table.to_csv(arguments.csv, index=False)
@@ -72,11 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _without_topics(kind: str, run: str) -> TypeError:
+def _without_topics(kind: str, lines: str, run: str) -> TypeError:
     """Says what kind of run it is, and how to see what it found."""
-    # Of a model of the user's own a run holds no more than its draws.
-    lines = _IN_PYTHON.get(kind, "print(posterior.tree)")
     return TypeError(
-        f"RUN: expected a run of topics, got one of {kind if kind in _IN_PYTHON else 'another model'}; "
+        f"RUN: expected a run of topics, got one of {kind}; "
         f"in Python: import countveil as cv; posterior = cv.load_posterior({run!r}); {lines}"
     )

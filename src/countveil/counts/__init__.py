@@ -6,8 +6,8 @@ else may see the counts.
 """
 
 from countveil.counts.combine import CombinedReleases, combine_releases
-from countveil.counts.files import ReleaseFileError, load_release
-from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.files.header import ReleaseFileError
+from countveil.counts.private_counts import PrivateCounts, load_release
 from countveil.counts.privatize import privatize, privatize_to_file
 from countveil.counts.simulate import simulate_release
 from countveil.counts.stack import stack_rows

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from countveil.counts.contents import Cells, Places, column_type, n_rows_and_width, row_indices
+from countveil.counts.inputs.labels import check_same_labels, common_axes
+from countveil.counts.layout import Places, flat_cells, n_rows_and_width, places_at
 from countveil.counts.private_counts import PrivateCounts
-from countveil.counts.same_axes import check_same_labels, common_axes
 from countveil.privacy import Guarantee
 
 # Independent releases that agree in every cell by chance: rarer than this, they are one release given twice.
@@ -75,16 +75,12 @@ class CombinedReleases:
         """The cells that are missing in every release, by rows, or None."""
         if any(release.missing is None for release in self.releases):
             return None
-        n_rows, width = n_rows_and_width(self.shape)
+        width = n_rows_and_width(self.shape)[1]
         cells = [flat_cells(release.missing, width) for release in self.releases]
         common = cells[0]
         for other in cells[1:]:
             common = np.intersect1d(common, other, assume_unique=True)
-        if not len(common):
-            return None
-        rows, columns = np.divmod(common, width)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))]).astype(np.int64)
-        return Places(starts, columns.astype(column_type(width)))
+        return places_at(common, self.shape) if len(common) else None
 
     @property
     def n_missing(self) -> int:
@@ -99,7 +95,7 @@ class CombinedReleases:
     def total(self) -> float:
         """Estimate of the sum of the true counts: the mean of a cell over all releases, times the cells."""
         seen = sum(release.n_observed for release in self.releases)
-        return sum(release.total() for release in self.releases) / max(seen, 1) * self.n_observed
+        return math.fsum(release.total() for release in self.releases) / max(seen, 1) * self.n_observed
 
     def hide(self, cells: Any) -> CombinedReleases:
         """The same with these cells missing in every release; ``cells`` as in ``PrivateCounts.hide``."""
@@ -208,10 +204,3 @@ def _chance_to_agree(one: PrivateCounts, other: PrivateCounts, seen: np.ndarray)
     a, b = (np.broadcast_to(release.alpha.reshape(-1), seen.shape) for release in (one, other))
     positive = (1 - a) / (1 + a) * (1 - b) / (1 + b) * a * b / np.maximum(1 - a * b, 1e-300)
     return float(np.sum(seen * np.log(1 / ((1 + a) * (1 + b)) + positive)))
-
-
-def flat_cells(cells: Cells | Places | None, width: int) -> np.ndarray:
-    """Positions of listed cells, counted over the whole array."""
-    if cells is None:
-        return np.zeros(0, dtype=np.int64)
-    return row_indices(cells.row_starts) * width + cells.columns

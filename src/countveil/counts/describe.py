@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from countveil.counts.contents import Contents, n_plain_rows
+from countveil.counts.layout import Contents, n_plain_rows
 from countveil.privacy import Guarantee
 
 

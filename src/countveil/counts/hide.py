@@ -6,32 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts.collect import CellList
-from countveil.counts.contents import (
+from countveil.counts.clamp import RhoLevels
+from countveil.counts.layout import (
+    CellList,
     Cells,
     Contents,
     NonPositive,
-    Places,
-    column_type,
+    flat_cells,
     n_rows_and_width,
+    places_at,
     row_indices,
+    row_ranges,
 )
-from countveil.counts.nonpositive import RhoLevels
-from countveil.counts.row_blocks import row_ranges
 
 
 def hidden(contents: Contents, cells: Any) -> Contents:
     """The same release with these cells missing too; nothing of their values is kept."""
-    n_rows, width = n_rows_and_width(contents.shape)
-    hide = _flat_places(cells, contents.shape)
+    hide = flat_positions(cells, contents.shape)
     before = contents.missing
     if before is not None:
-        hide = np.union1d(hide, row_indices(before.row_starts) * width + before.columns)
+        hide = np.union1d(hide, flat_cells(before, n_rows_and_width(contents.shape)[1]))
     if len(hide) == (0 if before is None else len(before.columns)):
         return contents
-    rows, columns = np.divmod(hide, width)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))])
-    missing = Places(starts, columns.astype(column_type(width)))
+    missing = places_at(hide, contents.shape)
     positive = _without(contents.positive, hide, contents.shape)
     negative = None if contents.negative is None else _without(contents.negative, hide, contents.shape)
     levels = RhoLevels(contents.rho, contents.shape)
@@ -49,7 +46,7 @@ def hidden(contents: Contents, cells: Any) -> Contents:
     )
 
 
-def _flat_places(cells: Any, shape: tuple[int, ...]) -> np.ndarray:
+def flat_positions(cells: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Sorted, distinct positions in C order, from a boolean array or a tuple of index arrays."""
     if isinstance(cells, tuple):
         return _flat_from_indices(cells, shape)

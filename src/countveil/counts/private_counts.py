@@ -9,15 +9,22 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from countveil.counts.collect import collect
-from countveil.counts.contents import Cells, Contents, NonPositive, Places
-from countveil.counts.dense import dense_rows, to_dense
+from countveil.counts.clamp import clamp
 from countveil.counts.describe import explanation, one_line
+from countveil.counts.files.release import read_release, write_release
 from countveil.counts.hide import hidden
-from countveil.counts.labels import read_labels
-from countveil.counts.noise_rate import noise_rate
-from countveil.counts.released_values import ReleasedValues
-from countveil.counts.same import same_arrays
+from countveil.counts.inputs.arrays import ReleasedValues
+from countveil.counts.inputs.labels import read_labels
+from countveil.counts.layout import (
+    Cells,
+    Contents,
+    NonPositive,
+    Places,
+    dense_rows,
+    same_arrays,
+    to_dense,
+)
+from countveil.counts.noise_parameter import read_rho
 from countveil.privacy import Guarantee
 
 
@@ -84,9 +91,9 @@ class PrivateCounts:
             raise ValueError("keep_negative: expected False for clamped values, got True")
         source = ReleasedValues(values, mask)
         shape = source.shape
-        rates = noise_rate(alpha, rho, guarantee, shape)
+        rates = read_rho(alpha, rho, guarantee, shape)
         axes, names = read_labels(labels, shape)
-        found = collect(source.blocks(), shape, rates, clamped=clamped, keep_negative=keep_negative)
+        found = clamp(source.blocks(), shape, rates, clamped=clamped, keep_negative=keep_negative)
         self._hold(Contents(shape, axes, names, rates, *found, guarantee=guarantee, simulated=False))
 
     @classmethod
@@ -280,9 +287,7 @@ class PrivateCounts:
         written under a temporary name and renamed. A name that is taken is refused: a release that is lost
         must be made anew, and the losses add. ``overwrite=True`` replaces what is there, in one step.
         """
-        from countveil.counts.files import save_release  # it needs this class to load
-
-        save_release(self, path, overwrite=overwrite)
+        write_release(self._contents, path, overwrite=overwrite)
 
     def __eq__(self, other: object) -> bool:
         """Whether both say the same about the true counts, given alpha: what lies below 0 is not compared."""
@@ -293,3 +298,23 @@ class PrivateCounts:
 
     def __repr__(self) -> str:
         return one_line(self._contents)
+
+
+def load_release(path: str | os.PathLike[str]) -> PrivateCounts:
+    """Read a release, file or folder, that ``save`` or ``privatize_to_file`` wrote, checking all of it.
+
+    A file that is damaged, foreign or of a newer version raises ReleaseFileError, a missing one
+    FileNotFoundError.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from countveil.counts import PrivateCounts, load_release
+    >>> release = PrivateCounts([[3, -1], [0, 2]], alpha=0.5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "letters.parquet"
+    ...     release.save(file)
+    ...     load_release(file) == release
+    True
+    """
+    return PrivateCounts._from_contents(read_release(path))

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from countveil.counts.collect import collect
-from countveil.counts.contents import Contents
-from countveil.counts.form import Form, Given
-from countveil.counts.given import read_given
+from countveil.counts.clamp import clamp
+from countveil.counts.files.release import check_free, stream_release
+from countveil.counts.guarantees import RowGuarantees, read_guarantees
+from countveil.counts.inputs import read_input
+from countveil.counts.inputs.arrays import LabelledCounts
+from countveil.counts.inputs.options import InputOptions
+from countveil.counts.layout import Block, Contents, row_ranges, without_cells
 from countveil.counts.private_counts import PrivateCounts
-from countveil.counts.promise import Promise, read_promise
-from countveil.counts.row_blocks import Block
-from countveil.counts.true_counts import blocks_of
 from countveil.privacy import Guarantee
 
 
@@ -102,17 +102,11 @@ def privatize(
     >>> privatize(letters, epsilon=1, long=("from", "to", "n"), rows=people, columns=people).shape
     (3, 3)
     """
-    form = Form(labels, rows, columns, public_labels, long, index, vocabulary, weight, self_loops)
-    given, promise = _prepare(counts, form, epsilon, precision, unit, guarantee)
-    shape = given.counts.shape
-    rho = promise.rho(len(shape))
-    found = collect(_noisy(given, promise), shape, rho, clamped=False, keep_negative=keep_negative)
-    return PrivateCounts._from_contents(
-        Contents(
-            shape, given.axes, given.labels, rho, *found,
-            guarantee=promise.guarantee, simulated=False, row_guarantees=promise.rows,
-        )
-    )  # fmt: skip
+    options = InputOptions(labels, rows, columns, public_labels, long, index, vocabulary, weight, self_loops)
+    given, promise = _prepare(counts, options, epsilon, precision, unit, guarantee)
+    draft = _draft(given, promise)
+    found = clamp(_noisy(given, promise), draft.shape, draft.rho, clamped=False, keep_negative=keep_negative)
+    return PrivateCounts._from_contents(draft._replace(**found._asdict()))
 
 
 def privatize_to_file(
@@ -125,7 +119,7 @@ def privatize_to_file(
     guarantee: Any = None,
     keep_negative: bool = False,
     overwrite: bool = False,
-    **form: Any,
+    **options: Any,
 ) -> Guarantee:
     """``privatize`` straight into a release file, block by block, for what does not fit into memory.
 
@@ -141,30 +135,38 @@ def privatize_to_file(
     ...     load_release(file).guarantee == promise
     True
     """
-    from countveil.counts.files import check_free, stream_release
-
-    unknown = set(form) - set(Form._fields)
+    unknown = set(options) - set(InputOptions._fields)
     if unknown:
         raise TypeError(f"privatize_to_file: expected the arguments of privatize, got {sorted(unknown)}")
     check_free(Path(path), overwrite)
-    given, promise = _prepare(counts, Form(**form), epsilon, precision, unit, guarantee)
+    given, promise = _prepare(counts, InputOptions(**options), epsilon, precision, unit, guarantee)
     stream_release(
-        path, given, promise, _noisy(given, promise), keep_negative=keep_negative, overwrite=overwrite
-    )
+        path, _draft(given, promise), _noisy(given, promise),
+        list_observed=given.counts.mostly_missing,
+        keep_negative=keep_negative, overwrite=overwrite,
+    )  # fmt: skip
     return promise.guarantee
 
 
 def _prepare(
-    counts: Any, form: Form, epsilon: Any, precision: Any, unit: str, guarantee: Any
-) -> tuple[Given, Promise]:
-    promise = read_promise(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
-    given = read_given(counts, form)
+    counts: Any, options: InputOptions, epsilon: Any, precision: Any, unit: str, guarantee: Any
+) -> tuple[LabelledCounts, RowGuarantees]:
+    promise = read_guarantees(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
+    given = read_input(counts, options)
     return given, promise.to(given.counts.shape[0])
 
 
-def _noisy(given: Given, promise: Promise) -> Iterator[Block]:
-    for start, stop, rows in blocks_of(given.counts):
-        noisy, missing = promise.add_noise(rows, start), given.counts.missing(start, stop)
+def _draft(given: LabelledCounts, promise: RowGuarantees) -> Contents:
+    """All of the release that does not depend on the counts."""
+    shape = given.counts.shape
+    rho = promise.rho(len(shape))
+    return without_cells(shape, given.axes, given.labels, rho, promise.guarantee, promise.rows)
+
+
+def _noisy(given: LabelledCounts, promise: RowGuarantees) -> Iterator[Block]:
+    for start, stop in row_ranges(given.counts.shape):
+        noisy = promise.add_noise(given.counts.rows(start, stop), start)
+        missing = given.counts.missing(start, stop)
         if missing is not None:
             noisy[missing] = 0
         yield Block(start, noisy, missing)

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts.collect import collect
-from countveil.counts.contents import Contents
-from countveil.counts.labels import read_labels
-from countveil.counts.noise_rate import noise_rate
+from countveil.counts.clamp import clamp
+from countveil.counts.inputs.arrays import TrueCounts, read_true_counts
+from countveil.counts.inputs.labels import read_labels
+from countveil.counts.layout import Block, Contents, row_ranges, rows_of
+from countveil.counts.noise_parameter import read_rho
 from countveil.counts.private_counts import PrivateCounts
-from countveil.counts.row_blocks import Block, rows_of
-from countveil.counts.true_counts import TrueCounts, blocks_of, read_true_counts
 from countveil.privacy import Guarantee
 
 # Below this the geometric draws near the end of int64, and no experiment has a use for such noise.
@@ -65,11 +64,11 @@ def simulate_release(
     rate = None if epsilon is None else Guarantee(epsilon, precision).rho
     source = read_true_counts(counts)
     axes, names = read_labels(labels, source.shape)
-    rho = noise_rate(alpha, rate, None, source.shape)
+    rho = read_rho(alpha, rate, None, source.shape)
     if rho.min() < SMALLEST_RHO:
         name = "epsilon" if alpha is None else "alpha"
         raise ValueError(f"{name}: expected -log(alpha) of at least {SMALLEST_RHO:g}, got {rho.min():g}")
-    found = collect(_noisy(source, rho, rng), source.shape, rho, clamped=False, keep_negative=keep_negative)
+    found = clamp(_noisy(source, rho, rng), source.shape, rho, clamped=False, keep_negative=keep_negative)
     return PrivateCounts._from_contents(
         Contents(source.shape, axes, names, rho, *found, guarantee=None, simulated=True)
     )
@@ -84,7 +83,8 @@ def _generator(seed: Any) -> np.random.Generator:
 
 
 def _noisy(counts: TrueCounts, rho: np.ndarray, rng: np.random.Generator) -> Iterator[Block]:
-    for start, stop, rows in blocks_of(counts):
+    for start, stop in row_ranges(counts.shape):
+        rows = counts.rows(start, stop)
         stay = -np.expm1(-rows_of(rho, start, stop))  # 1 - alpha, accurate for small rho
         noise = rng.geometric(stay, rows.shape) - rng.geometric(stay, rows.shape)
         yield Block(start, rows + noise, None)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts.contents import Cells, Contents, NonPositive, Places
-from countveil.counts.labels import read_labels
-from countveil.counts.nonpositive import RhoLevels
-from countveil.counts.plain_values import read_plain_values
+from countveil.counts.clamp import RhoLevels
+from countveil.counts.inputs.labels import check_same_labels, common_axes, read_labels
+from countveil.counts.layout import Cells, Contents, NonPositive, Places
+from countveil.counts.plain_counts import PlainCounts, read_plain_counts
 from countveil.counts.private_counts import PrivateCounts
-from countveil.counts.same_axes import check_same_labels, common_axes
 from countveil.privacy import Guarantee
+
+Part = PrivateCounts | PlainCounts
 
 
 def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
@@ -50,8 +51,10 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
             "parts: expected a release among them, got none: plain counts are no release, "
             "pass them to cv.fit as they are"
         )
-    held = [p if isinstance(p, PrivateCounts) else read_plain_values(p, None, "parts") for p in parts]
-    plain = [not isinstance(part, PrivateCounts) for part in parts]
+    held: list[Part] = [
+        p if isinstance(p, PrivateCounts) else read_plain_counts(p, name="parts") for p in parts
+    ]
+    releases = [part for part in held if isinstance(part, PrivateCounts)]
     n_axes = len(held[0].shape)
     for part in held[1:]:
         if part.shape[1:] != held[0].shape[1:]:
@@ -60,23 +63,23 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
     axes = common_axes(held, "parts")
     further = [check_same_labels(held, axis, "parts") for axis in range(1, n_axes)]
     shape = (sum(part.shape[0] for part in held), *held[0].shape[1:])
-    labels = read_labels(dict(zip(axes, [_row_labels(held, rows), *further], strict=True)), shape)[1]
-    rho = _rho(held, plain, shape)
-    contents = [part._contents for part in held]
-    cells = _joined_cells([c.positive for c in contents])
-    missing = _joined_missing(contents)
-    released = [c for c, is_plain in zip(contents, plain, strict=True) if not is_plain]
+    labels = read_labels([_row_labels(held, rows), *further], shape, axes)[1]
+    rho = _rho(held, shape)
+    cells = _joined_cells([part.positive for part in held])
+    missing = _joined_missing(held)
     levels = RhoLevels(rho, shape)
     number = levels.count((cells, missing))
     negative = None
-    if all(c.negative is not None for c in released):
-        negative = _joined_cells([_no_cells(c) if c.negative is None else c.negative for c in contents])
-    simulated = any(c.simulated for c in released)
-    guarantee, each = (None, None) if simulated else _promises(contents, plain)
+    if all(release.negative is not None for release in releases):
+        negative = _joined_cells(
+            [p.negative if isinstance(p, PrivateCounts) and p.negative else _no_cells(p) for p in held]
+        )
+    simulated = any(release.simulated for release in releases)
+    guarantee, each = (None, None) if simulated else _promises(held)
     return PrivateCounts._from_contents(
         Contents(
             shape, axes, labels, rho, cells, missing,
-            NonPositive(levels.values, number, _total(released, levels.values)), negative,
+            NonPositive(levels.values, number, _total(releases, levels.values)), negative,
             guarantee=guarantee, simulated=simulated, row_guarantees=each,
         )
     )  # fmt: skip
@@ -90,7 +93,7 @@ def _holds_parts(given: Sequence[Any]) -> bool:
     )
 
 
-def _row_labels(held: Sequence[PrivateCounts], rows: Any) -> Any:
+def _row_labels(held: Sequence[Part], rows: Any) -> Any:
     if rows is not None:
         return rows
     found = [part.labels[0] for part in held]
@@ -104,23 +107,21 @@ def _row_labels(held: Sequence[PrivateCounts], rows: Any) -> Any:
     return np.concatenate(labelled)
 
 
-def _rho(held: Sequence[PrivateCounts], plain: Sequence[bool], shape: tuple[int, ...]) -> np.ndarray:
+def _rho(held: Sequence[Part], shape: tuple[int, ...]) -> np.ndarray:
     """0-d where all rows have the same noise, else one per row, inf for plain ones; or one per cell."""
-    per_cell = any(p.rho.ndim and p.rho.size > p.shape[0] for p, is_plain in zip(held, plain, strict=True))
-    if per_cell:
-        if any(plain) or any(part.plain_rows.any() for part in held):
+    each = [np.asarray(np.inf) if isinstance(part, PlainCounts) else part.rho for part in held]
+    if any(rho.ndim and rho.size > part.shape[0] for rho, part in zip(each, held, strict=True)):
+        if any(np.isinf(rho).any() for rho in each):
             raise ValueError(
                 "parts: expected noise that does not vary within a row beside plain rows, got noise per cell"
             )
-        return np.concatenate([np.broadcast_to(part.rho, part.shape) for part in held])
+        return np.concatenate(
+            [np.broadcast_to(rho, part.shape) for rho, part in zip(each, held, strict=True)]
+        )
     by_row = (shape[0],) + (1,) * (len(shape) - 1)
-    found = [
-        np.full(part.shape[0], np.inf)
-        if is_plain
-        else np.broadcast_to(part.rho.reshape(-1), (part.shape[0],))
-        for part, is_plain in zip(held, plain, strict=True)
-    ]
-    rho = np.concatenate(found)
+    rho = np.concatenate(
+        [np.broadcast_to(rho.reshape(-1), part.shape[:1]) for rho, part in zip(each, held, strict=True)]
+    )
     return np.asarray(rho[0]) if (rho == rho[0]).all() else rho.reshape(by_row)
 
 
@@ -132,16 +133,16 @@ def _joined_cells(parts: Sequence[Cells]) -> Cells:
     )
 
 
-def _joined_missing(contents: Sequence[Contents]) -> Places | None:
-    if all(c.missing is None for c in contents):
+def _joined_missing(held: Sequence[Part]) -> Places | None:
+    if all(part.missing is None for part in held):
         return None
-    parts = [Places(*_no_cells(c)[:2]) if c.missing is None else c.missing for c in contents]
+    parts = [Places(*_no_cells(part)[:2]) if part.missing is None else part.missing for part in held]
     return Places(_joined_starts([p.row_starts for p in parts]), np.concatenate([p.columns for p in parts]))
 
 
-def _no_cells(contents: Contents) -> Cells:
-    starts = np.zeros(contents.shape[0] + 1, dtype=np.int64)
-    return Cells(starts, contents.positive.columns[:0], np.zeros(0, dtype=np.uint8))
+def _no_cells(part: Part) -> Cells:
+    starts = np.zeros(part.shape[0] + 1, dtype=np.int64)
+    return Cells(starts, part.positive.columns[:0], np.zeros(0, dtype=np.uint8))
 
 
 def _joined_starts(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -149,26 +150,28 @@ def _joined_starts(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(per_row)]).astype(np.int64)
 
 
-def _total(released: Sequence[Contents], levels: np.ndarray) -> np.ndarray | None:
+def _total(releases: Sequence[PrivateCounts], levels: np.ndarray) -> np.ndarray | None:
     """The sums of |x| over the cells x <= 0 for every rho, if all releases know them; plain rows have none."""
     total = np.zeros(len(levels))
-    for contents in released:
-        if contents.nonpositive.total is None:
+    for release in releases:
+        if release.nonpositive.total is None:
             return None
-        total[np.searchsorted(levels, contents.nonpositive.rho)] += contents.nonpositive.total
+        total[np.searchsorted(levels, release.nonpositive.rho)] += release.nonpositive.total
     return total
 
 
 def _promises(
-    contents: Sequence[Contents], plain: Sequence[bool]
+    held: Sequence[Part],
 ) -> tuple[Guarantee | None, tuple[Guarantee | None, ...] | None]:
     """What holds for every row, and for each where they differ; nothing if a release was made without."""
     each: list[Guarantee | None] = []
-    for part, is_plain in zip(contents, plain, strict=True):
-        if not is_plain and part.guarantee is None and part.row_guarantees is None:
+    for part in held:
+        if isinstance(part, PlainCounts):
+            each += (None,) * part.shape[0]
+        elif part.guarantee is None and part.row_guarantees is None:
             return None, None
-        promised = (None,) if is_plain else (part.guarantee,)
-        each += part.row_guarantees or promised * part.shape[0]
+        else:
+            each += part.row_guarantees or (part.guarantee,) * part.shape[0]
     known = [g for g in each if g is not None]
     units = sorted({g.unit for g in known})
     if len(units) > 1:

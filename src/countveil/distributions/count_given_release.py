@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from countveil.distributions.elementwise import count_log_ratios, draw_counts, seed_from
-from countveil.distributions.log_concave import LogConcaveLaw, Window, window
-from countveil.kernels.count_conditional import count_mode
+from countveil.distributions.integer_law import LogConcaveLaw, Window, broadcast_flat, seed_from, window
+from countveil.kernels.noise.geometric import count_log_ratio, count_mode, draw_count
+from countveil.kernels.philox import open_stream
+from countveil.runtime.compiled import compiled
 
 
 class CountGivenRelease(LogConcaveLaw):
@@ -30,18 +31,41 @@ class CountGivenRelease(LogConcaveLaw):
         if mu == 0:
             return np.where(k == 0, 0.0, -np.inf)
         t = max(int(x), 0)
-        return count_log_ratios(k, _mode(x, mu, rho), t, math.log(mu), rho)
+        return _count_log_ratios(k, _mode(x, mu, rho), t, math.log(mu), rho)
 
     def _window(self, x: float, mu: float, rho: float) -> Window:
         return window(lambda k: self._log_ratio(k, x, mu, rho), _mode(x, mu, rho))
 
     def _rvs(self, x: Any, mu: Any, rho: Any, size: Any = None, random_state: Any = None) -> np.ndarray:
-        return draw_counts(seed_from(random_state), *(np.broadcast_to(p, size) for p in (x, mu, rho)))
+        return _draw_counts(seed_from(random_state), *(np.broadcast_to(p, size) for p in (x, mu, rho)))
 
 
 def _mode(x: float, mu: float, rho: float) -> int:
     with np.errstate(over="ignore"):
         return count_mode(max(int(x), 0), mu * float(np.exp(rho)), mu * float(np.exp(-rho)))
+
+
+@compiled
+def _count_log_ratios(y, mode, t, log_mu, rho):  # type: ignore[no-untyped-def]
+    """log P(y)/P(mode) of the count conditional for an integer array ``y``."""
+    out = np.empty(len(y))
+    for i in range(len(y)):
+        out[i] = count_log_ratio(y[i], mode, t, log_mu, rho)
+    return out
+
+
+@compiled
+def _fill_counts(seed, x, mu, rho, out):  # type: ignore[no-untyped-def]
+    stream = open_stream(seed, 0, 0, 0, 0)
+    for i in range(len(out)):
+        out[i], stream = draw_count(stream, np.int64(x[i]), mu[i], rho[i])
+
+
+def _draw_counts(seed: int, x: Any, mu: Any, rho: Any) -> np.ndarray:
+    """``draw_count`` for every cell."""
+    flat, out = broadcast_flat(x, mu, rho)
+    _fill_counts(np.uint64(seed), *flat, out.reshape(-1))
+    return out.astype(np.int64)
 
 
 count_given_release = CountGivenRelease(name="count_given_release", shapes="x, mu, rho")

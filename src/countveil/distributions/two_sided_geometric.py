@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rv_discrete
 
-from countveil.distributions.quantile import quantile
+from countveil.distributions.integer_law import quantile
 
 
 class TwoSidedGeometric(rv_discrete):

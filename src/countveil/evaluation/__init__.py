@@ -15,13 +15,10 @@ at hand, and for a data holder who wants to know what privacy costs. ``log_likel
 ``held_out_log_score`` of a release see the release alone.
 """
 
-from countveil.evaluation.coherence import coherence
-from countveil.evaluation.held_out_log_score import held_out_log_score
-from countveil.evaluation.log_likelihood import log_likelihood
-from countveil.evaluation.log_score import log_score
-from countveil.evaluation.mean_absolute_error import mean_absolute_error
-from countveil.evaluation.npmi import npmi
-from countveil.evaluation.top_words import top_words
+from countveil.evaluation.held_out import held_out_log_score
+from countveil.evaluation.likelihood import log_likelihood
+from countveil.evaluation.rates import log_score, mean_absolute_error
+from countveil.evaluation.topics import coherence, npmi, top_words
 
 __all__ = [
     "coherence",

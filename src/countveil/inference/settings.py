@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
+import warnings
 from dataclasses import dataclass
 
-from countveil.models.parameters import whole_number
-from countveil.models.sweep_key import MAX_CHAINS, MAX_SWEEPS
+import numpy as np
+
+from countveil.kernels.philox import MAX_CHAINS, MAX_SWEEPS
+from countveil.models.count_model import whole_number
 
 METHODS = ("exact", "bessel", "naive")
-ENGINES = ("auto", "tokens", "cells")
+#: Hardware; each is a folder in ``engines``.
+ENGINES = ("auto", "cpu")
+ALGORITHMS = ("auto", "tokens", "integrated", "fibers", "cells")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How long, how often, from which seed, and by which method.
+    """How long, how often, from which seed, by which method, and on what.
 
     ``sweeps`` includes burn-in; every chain keeps ``(sweeps - burn_in) // thin`` draws.
     """
@@ -28,11 +33,17 @@ class Settings:
     method: str
     engine: str
     threads: int
+    algorithm: str = "auto"
 
     @property
     def kept(self) -> int:
         """Draws kept per chain."""
         return (self.sweeps - self.burn_in) // self.thin
+
+    def keeps(self, sweep: int) -> bool:
+        """Whether the draw of this sweep, counted from 1, is kept."""
+        past = sweep - self.burn_in
+        return past > 0 and past % self.thin == 0
 
 
 def check_settings(
@@ -45,6 +56,7 @@ def check_settings(
     method: str,
     engine: str,
     threads: int | None,
+    algorithm: str = "auto",
 ) -> Settings:
     """Settings with their defaults filled in, or an error that names the parameter."""
     sweeps = whole_number("sweeps", sweeps, 1, MAX_SWEEPS - 1)
@@ -56,8 +68,17 @@ def check_settings(
         raise ValueError(f"thin: expected at most sweeps - burn_in = {sweeps - burn_in}, got {thin}")
     if method not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    if engine in ("tokens", "cells") and algorithm == "auto":
+        warnings.warn(
+            f"engine={engine!r} names an algorithm: write algorithm={engine!r}",
+            DeprecationWarning,
+            stacklevel=4,
+        )
+        engine, algorithm = "auto", engine
     if engine not in ENGINES:
         raise ValueError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
     return Settings(
         sweeps=sweeps,
         burn_in=burn_in,
@@ -67,7 +88,21 @@ def check_settings(
         method=method,
         engine=engine,
         threads=_available_cores() if threads is None else whole_number("threads", threads, 1, 1024),
+        algorithm=algorithm,
     )
+
+
+def derived_seed(seed: int | np.integer, purpose: str) -> np.uint64:
+    """Another 64-bit seed for ``purpose``, by numpy's SeedSequence.
+
+    A stream is (seed, chain, sweep, step, row). Whoever opens streams beside a fit, with the seed of that fit,
+    would otherwise meet the numbers by which its draws were made.
+
+    >>> len({int(derived_seed(1, purpose)) for purpose in ("transform", "view words", "transform")})
+    2
+    """
+    words = np.random.SeedSequence([int(seed), *purpose.encode()]).generate_state(1, np.uint64)
+    return np.uint64(words[0])
 
 
 def _available_cores() -> int:

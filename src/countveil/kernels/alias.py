@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
 from countveil.kernels.uniform import uniform
+from countveil.runtime.compiled import compiled
 
 
 @compiled

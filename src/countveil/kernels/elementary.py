@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import inlined
+from countveil.runtime.compiled import inlined
 
 _FRACTION_BITS = np.int64(52)
 _BITS_OF_ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64)

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import math
 
-from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.elementary import exp_of, log_of
-from countveil.kernels.exponential import exponential
 from countveil.kernels.normal import normal_at
 from countveil.kernels.philox import next_word
-from countveil.kernels.uniform import from_word
+from countveil.kernels.uniform import exponential, from_word
+from countveil.runtime.compiled import compiled, inlined
 
 _INVERSE_E = math.exp(-1.0)
 #: What a draw that underflows becomes.

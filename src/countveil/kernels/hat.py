@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import compiled
 from countveil.kernels.uniform import uniform
+from countveil.runtime.compiled import compiled
 
 
 @compiled

@@ -3,26 +3,42 @@
 Trading a factor e**s between two gamma factors leaves their product unchanged, so only the priors decide about s
 (a generalised inverse Gaussian for c = 0). The density is log-concave: the hat is flat around the mode and
 exponential beyond two points where the log-density has fallen by about 1, along its tangents there.
+
+Factors may have underflowed, so that a, b or c are as small as 1e-308 and the density is flat over hundreds of
+units. |s| <= 700 is the domain: e**s and e**-s are finite on it, and no factor that matters lies beyond. e**(-2s)
+is not finite everywhere, but c*e**-s*e**-s is where it matters.
 """
 
 from __future__ import annotations
 
 import math
 
-from countveil.kernels.compiled import compiled
-from countveil.kernels.exponential import exponential
-from countveil.kernels.uniform import uniform
+from countveil.kernels.uniform import exponential, uniform
+from countveil.runtime.compiled import compiled
+
+#: The domain of s.
+FARTHEST = 700.0
+# To the last digit of any bracket; and far more proposals than a hat that accepts one in three needs.
+_BISECTIONS = 100
+_PROPOSALS = 10_000
 
 
 @compiled
 def _slope(s, p, a, b, c):
     """Derivative of the log-density; it falls."""
-    return p - a * math.exp(s) + b * math.exp(-s) + 2.0 * c * math.exp(-2.0 * s)
+    # 0 * inf is no number: without c its term is left out.
+    down = math.exp(-s)
+    last = 2.0 * c * down * down if c > 0.0 else 0.0
+    return p - a * math.exp(s) + b * down + last
 
 
 @compiled
 def _height(s, p, a, b, c):
-    return p * s - a * math.exp(s) - b * math.exp(-s) - c * math.exp(-2.0 * s)
+    if abs(s) > FARTHEST:
+        return -math.inf
+    down = math.exp(-s)
+    last = c * down * down if c > 0.0 else 0.0
+    return p * s - a * math.exp(s) - b * down - last
 
 
 @compiled
@@ -33,12 +49,12 @@ def log_scale_mode(p, a, b, c):
         # Of the two forms of the root, the one without cancellation.
         at = 0.5 * (p + root) / a if p >= 0.0 else 2.0 * b / (root - p)
         if 0.0 < at < math.inf:
-            return math.log(at)
+            return min(max(math.log(at), -FARTHEST), FARTHEST)
     low, high = -1.0, 1.0
-    while _slope(low, p, a, b, c) < 0.0 and low > -300.0:
-        low *= 2.0
-    while _slope(high, p, a, b, c) > 0.0 and high < 600.0:
-        high *= 2.0
+    while _slope(low, p, a, b, c) < 0.0 and low > -FARTHEST:
+        low = max(2.0 * low, -FARTHEST)
+    while _slope(high, p, a, b, c) > 0.0 and high < FARTHEST:
+        high = min(2.0 * high, FARTHEST)
     for _ in range(60):
         middle = 0.5 * (low + high)
         if _slope(middle, p, a, b, c) > 0.0:
@@ -52,12 +68,17 @@ def log_scale_mode(p, a, b, c):
 def _break_point(mode, top, direction, p, a, b, c):
     """A point on this side of the mode where the log-density has fallen by 0.5 to 1.5."""
     # A step at which a normal density of the same curvature would have fallen by 0.5.
-    curvature = a * math.exp(mode) + b * math.exp(-mode) + 4.0 * c * math.exp(-2.0 * mode)
-    step = min(max(1.0 / math.sqrt(curvature), 1e-12), 1.0)
-    while top - _height(mode + direction * step, p, a, b, c) < 0.5:
+    down = math.exp(-mode)
+    last = 4.0 * c * down * down if c > 0.0 else 0.0
+    curvature = a * math.exp(mode) + b * down + last
+    step = min(max(1.0 / math.sqrt(curvature), 1e-12), 1.0) if curvature > 0.0 else 1.0
+    while top - _height(mode + direction * step, p, a, b, c) < 0.5:  # it ends: beyond the domain it is -inf
         step *= 2.0
     low, high = 0.0, step
-    while top - _height(mode + direction * high, p, a, b, c) > 1.5:
+    for _ in range(_BISECTIONS):
+        fallen = top - _height(mode + direction * high, p, a, b, c)
+        if fallen <= 1.5:
+            break
         middle = 0.5 * (low + high)
         if top - _height(mode + direction * middle, p, a, b, c) < 0.5:
             low = middle
@@ -73,12 +94,17 @@ def draw_log_scale(stream, p, a, b, c):
     top = _height(mode, p, a, b, c)
     left = _break_point(mode, top, -1.0, p, a, b, c)
     right = _break_point(mode, top, 1.0, p, a, b, c)
+    # The domain may end before the density has fallen: there is nothing beyond its edge.
     left_slope, right_slope = _slope(left, p, a, b, c), -_slope(right, p, a, b, c)
     left_height = _height(left, p, a, b, c) - top
     right_height = _height(right, p, a, b, c) - top
+    if not (left_slope > 0.0 and left_height > -math.inf):
+        left, left_slope, left_height = -FARTHEST, 1.0, -math.inf
+    if not (right_slope > 0.0 and right_height > -math.inf):
+        right, right_slope, right_height = FARTHEST, 1.0, -math.inf
     below = math.exp(left_height) / left_slope
     above = math.exp(right_height) / right_slope
-    while True:
+    for _ in range(_PROPOSALS):
         u, stream = uniform(stream)
         u *= below + (right - left) + above
         e, stream = exponential(stream)
@@ -95,3 +121,4 @@ def draw_log_scale(stream, p, a, b, c):
             hat = 0.0
         if -e <= _height(s, p, a, b, c) - top - hat:
             return s, stream
+    return mode, stream  # never seen

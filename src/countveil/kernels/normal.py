@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from countveil.kernels.compiled import inlined
 from countveil.kernels.philox import next_word
 from countveil.kernels.uniform import uniform
+from countveil.runtime.compiled import inlined
 
 LAYERS = 256
 #: Where the tail begins: the root at which 256 layers of equal area close at the top (tested).

@@ -27,12 +27,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from countveil.kernels.compiled import inlined
+from countveil.runtime.compiled import inlined
 
 CHAIN_BITS = 12
 SWEEP_BITS = 32
 STEP_BITS = 8
 ROW_BITS = 44
+MAX_CHAINS = 2**CHAIN_BITS
+MAX_SWEEPS = 2**SWEEP_BITS
 
 _WORD = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -44,6 +46,14 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _STEP_SHIFT = np.uint64(ROW_BITS - 32)
 _CHAIN_SHIFT = np.uint64(ROW_BITS - 32 + STEP_BITS)
+
+
+class SweepKey(NamedTuple):
+    """Seed, chain and sweep: the same key gives the same draws, however the work is split."""
+
+    seed: np.uint64
+    chain: int
+    sweep: int
 
 
 class Stream(NamedTuple):

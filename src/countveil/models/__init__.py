@@ -12,5 +12,14 @@ from countveil.models.factorization import Factorization
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.tensor_model import TensorModel
 from countveil.models.topic_model import TopicModel
+from countveil.models.unknown_noise import UnknownNoise
 
-__all__ = ["CommunityModel", "CountModel", "Factorization", "SharedFactors", "TensorModel", "TopicModel"]
+__all__ = [
+    "CommunityModel",
+    "CountModel",
+    "Factorization",
+    "SharedFactors",
+    "TensorModel",
+    "TopicModel",
+    "UnknownNoise",
+]

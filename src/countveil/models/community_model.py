@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from countveil.models.factor_model import FactorModel
-from countveil.models.parameters import positive_number, whole_number
-from countveil.models.prior import Prior
-from countveil.models.scale_moves import trade_in_blocks
-from countveil.models.spec import Spec, read_spec
-from countveil.models.sweep_key import SweepKey
+from countveil.kernels.philox import SweepKey
+from countveil.models.count_model import positive_number, whole_number
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.scales import trade_in_blocks
+from countveil.models.einsum.spec import Spec, read_spec
+from countveil.models.einsum.update import Prior
+from countveil.runtime.workers import Workers
 
 _SPEC = read_spec("ic,cd,jd->ij", ["theta", "pi", "theta"])
 
 
 @dataclass(frozen=True)
-class CommunityModel(FactorModel):
+class CommunityModel(EinsumModel):
     """y_ij ~ Poisson(sum_cd theta_ic pi_cd theta_jd), all entries ~ Gamma(shape, rate).
 
     How much actor i is active in community c, and how much communities deal with each other: a mixed-membership
@@ -75,19 +77,35 @@ class CommunityModel(FactorModel):
     def _prior(self, name: str) -> Prior:
         return Prior(self.shape, self.rate, symmetric=name == "pi" and not self.directed)
 
-    def _first_values(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    def _first_values(self, name: str, drawn: np.ndarray) -> np.ndarray:
         # Blocks that start alike make all communities one, and chains seldom leave that again; a start near the
         # diagonal finds the others more often, whatever the network is like. The posterior is what it is.
-        values = rng.exponential(size=shape)
-        return values * (0.1 + np.eye(len(values))) if name == "pi" else values
+        return drawn * (0.1 + np.eye(len(drawn))) if name == "pi" else drawn
 
-    def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey) -> None:
-        trade_in_blocks(*key, self.shape, self.rate, not self.directed, held["theta"], held["pi"])
+    def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey, workers: Workers) -> None:
+        trade_in_blocks(key, self.shape, self.rate, not self.directed, held["theta"], held["pi"])
 
     def left_out(self, shape: tuple[int, ...]) -> tuple[np.ndarray, ...] | None:
         """The diagonal, unless there are self-loops; of an undirected network also what lies below it."""
-        self._checked_shape(shape)
+        self.check_shape(shape)
         n = shape[0]
         if self.directed:
             return None if self.self_loops else (np.arange(n), np.arange(n))
         return np.tril_indices(n, -1 if self.self_loops else 0)
+
+    #: How a posterior brings its draws into one order, see ``posterior.align``.
+    aligned_as: ClassVar[tuple[str, ...]] = ("communities",)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as JSON can hold them: arguments that make the model again."""
+        kind = {"directed": self.directed, "self_loops": self.self_loops}
+        return {"n_communities": self.n_communities, **kind, "shape": self.shape, "rate": self.rate}
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether cell (j, i) is cell (i, j) again, whose count stands above the diagonal."""
+        return not self.directed
+
+    def without_count(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray | None:
+        """Which of these cells have no count, here or mirrored; None if all have one (``left_out`` is long)."""
+        return None if self.self_loops else rows == columns

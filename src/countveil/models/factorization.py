@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from countveil.models.factor_model import FactorModel
-from countveil.models.parameters import positive_number
-from countveil.models.prior import Prior
-from countveil.models.spec import Spec, check_tied_sizes, read_sizes, read_spec
+from countveil.models.count_model import positive_number
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.spec import Spec, check_tied_sizes, read_sizes, read_spec
+from countveil.models.einsum.update import Prior
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class Factorization(FactorModel):
+class Factorization(EinsumModel):
     """y ~ Poisson(einsum(spec, factors)), every entry of every factor ~ Gamma(shape, rate).
 
     The indices after the arrow are the axes of the data; the others are summed, and need a size.
@@ -140,6 +140,20 @@ class Factorization(FactorModel):
     def __reduce__(self) -> tuple:
         options = {n: dict(getattr(self, n)) for n in ("shape", "rate", "fixed", "start")}
         return _rebuilt, (self.spec, {"names": self.names, **options, **self.sizes})
+
+    @property
+    def aligned_as(self) -> tuple[str, ...]:
+        """How a posterior brings its draws into one order: a matrix as topics, any CP form as components."""
+        if self._spec.per_axis is None:
+            return ()
+        return ("topics", "components") if len(self._spec.output) == 2 else ("components",)
+
+    def describe(self) -> dict[str, Any] | None:
+        """The settings as JSON can hold them: arguments that make the model again. None if it has fixed arrays."""
+        if self.fixed:
+            return None
+        options = {"names": list(self.names), "shape": dict(self.shape), "rate": dict(self.rate)}
+        return {"spec": self.spec, **options, **self.sizes}
 
 
 def _rebuilt(spec: str, options: dict[str, Any]) -> Factorization:

@@ -7,31 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from countveil.kernels.philox import ROW_BITS
-from countveil.models.count_model import Data
-from countveil.models.factor_draws import ROWS_PER_FACTOR
-from countveil.models.factor_model import FactorModel, FactorSums, mean_rate
-from countveil.models.factor_state import state_type
-from countveil.models.factor_updates import draw_factors, log_joint, state_of
-from countveil.models.joined_indices import JoinedIndex, joined_indices
-from countveil.models.joined_scales import ScaleMove, scale_moves
-from countveil.models.pair_cells import PairCells, stacked_pairs
-from countveil.models.prior import Prior
-from countveil.models.row_work import RowWork
-from countveil.models.scale_moves import trade_jointly
-from countveil.models.shared_checks import check_views
-from countveil.models.sweep_key import SweepKey
-
-
-class SharedSums(NamedTuple):
-    """The sums of every view, and the cells of factors that stand at two terms, of all views together."""
-
-    views: Mapping[str, FactorSums]
-    pairs: Mapping[str, PairCells]
+from countveil.kernels.philox import ROW_BITS, SweepKey
+from countveil.models.count_model import Data, mean_rate
+from countveil.models.einsum.exposure import Exposure
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.scales import ScaleMove, scale_moves, trade_scales
+from countveil.models.einsum.spec import JoinedIndex, joined_indices, state_type
+from countveil.models.einsum.tied import PairCells, stacked_pairs
+from countveil.models.einsum.update import ROWS_PER_FACTOR, Prior, Statistics, draw_factors, log_joint
+from countveil.runtime.workers import Workers
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -44,9 +32,9 @@ class SharedFactors:
     Parameters
     ----------
     views
-        For every array a name and its model: a ``Factorization``, ``TensorModel`` or ``CommunityModel``. Each view
-        shares a factor with another one. A shared factor stands on an axis at the same places in all of them, and
-        has the same prior, sizes, and ``fixed`` or ``start`` values.
+        For every array a name and its model: a ``TopicModel``, ``Factorization``, ``TensorModel`` or
+        ``CommunityModel``. Each view shares a factor with another one. A shared factor stands on an axis at the
+        same places in all of them, and has the same prior, sizes, and ``fixed`` or ``start`` values.
 
     ``fit`` takes a mapping from the names to the data: releases with whatever noise, or plain counts. The axes on
     which a shared factor stands are the same things in the same order.
@@ -62,10 +50,10 @@ class SharedFactors:
     (('theta', 'phi', 'psi'), ('k', 'a'))
     """
 
-    views: Mapping[str, FactorModel]
+    views: Mapping[str, EinsumModel]
 
-    def __init__(self, /, **views: FactorModel) -> None:
-        check_views(views)
+    def __init__(self, /, **views: EinsumModel) -> None:
+        _check_views(views)
         object.__setattr__(self, "views", MappingProxyType(views))
         most = 2**ROW_BITS // ROWS_PER_FACTOR
         if len(self.factors) > most:
@@ -112,70 +100,78 @@ class SharedFactors:
 
     def view_state(self, view: str, state: Any) -> Any:
         """The state of one view's model."""
-        return state_of(self.views[view], dict(zip(self.factors, state, strict=True)))
+        held = dict(zip(self.factors, state, strict=True))
+        model = self.views[view]
+        return model.state_type(*(held[name] for name in model._spec.factors))
 
-    def init(self, data: Mapping[str, Data], rng: np.random.Generator) -> Any:
+    def starting_state(self, data: Mapping[str, Data], key: SweepKey, workers: Workers) -> Any:
         """Exponential factors, scaled so that the total rate of every view is its data's (unbiased) total.
 
         With exponents s_f of the free factors, sum_f places(f, w) s_f = log(wanted_w / drawn_w) for every view w:
         the smallest s that does it, or comes closest if fixed factors leave no way.
         """
         held: dict[str, np.ndarray] = {}
-        shapes = {name: view._checked_shape(data[name].shape) for name, view in self.views.items()}
         for name, view in self.views.items():
-            layout = view._layout(shapes[name])
-            for factor, shape in zip(view._spec.factors, layout.shapes, strict=True):
+            shapes = view._layout(view.check_shape(data[name].shape)).shapes
+            for factor, shape in zip(view._spec.factors, shapes, strict=True):
                 if factor not in held:
-                    held[factor] = view._first_factor(factor, shape, rng)
+                    held[factor] = view._first_factor(factor, shape, key, self.factors.index(factor))
         given = {f for view in self.views.values() for f in (*view._fixed, *view._start)}
         free = [factor for factor in self.factors if factor not in given]
         places, wanted = [], []
         for name, view in self.views.items():
-            total = view._total(view._layout(shapes[name]), list(state_of(view, held)))
+            total = view._total(held, workers)
             if total > 0:
-                wanted.append(math.log(mean_rate(data[name]) * math.prod(shapes[name]) / total))
+                wanted.append(math.log(mean_rate(data[name]) * math.prod(data[name].shape) / total))
                 places.append([view._spec.names.count(factor) for factor in free])
         if free and wanted:
             for factor, exponent in zip(free, np.linalg.lstsq(places, wanted)[0], strict=True):
                 held[factor] = held[factor] * math.exp(exponent)
-        return self.state_type(**held)
+        return self._state(held)
 
-    def pairs(
-        self, sums: Mapping[str, FactorSums], shapes: Mapping[str, tuple[int, ...]]
+    def pair_cells(
+        self, exposures: Mapping[str, Exposure], shapes: Mapping[str, tuple[int, ...]]
     ) -> Mapping[str, PairCells]:
         """For every factor that stands at two terms the cells of all views in which it does."""
         found: dict[str, list[tuple[PairCells, int]]] = {}
-        for view, one in sums.items():
-            for factor, cells in one.pairs.items():
-                spec, shape = self.views[view]._spec, shapes[view]
+        for name, view in self.views.items():
+            spec, shape = view._spec, shapes[name]
+            for factor, cells in view.pair_cells({"": exposures[name]}, {"": shape}).items():
                 terms = "".join(spec.terms[p] for p in spec.places(factor))
                 depth = math.prod(n for c, n in zip(spec.output, shape, strict=True) if c not in terms)
                 found.setdefault(factor, []).append((cells, depth))
         return {factor: stacked_pairs(*zip(*parts, strict=True)) for factor, parts in found.items()}
 
-    def update_from_sums(self, state: Any, sums: SharedSums, key: SweepKey, row_work: RowWork) -> Any:
+    def update_from_sums(
+        self,
+        state: Any,
+        statistics: Mapping[str, Statistics],
+        pairs: Mapping[str, PairCells],
+        key: SweepKey,
+        workers: Workers,
+    ) -> Any:
         """All factors given the tokens of all views, one after the other; then their scales."""
-        held = dict(zip(self.factors, state, strict=True))
-        views = [(self.views[name], one) for name, one in sums.views.items()]
-        draw_factors(views, self.factors, sums.pairs, held, key, row_work)
-        self._trade_scales(held, key)
-        return self.state_type(**held)
+        held = self._hold(state)
+        draw_factors(self.views, statistics, pairs, held, key, workers)
+        trade_scales(self._scale_moves, held, self._prior, key, workers)
+        return self._state(held)
 
-    def log_joint(self, state: Any, sums: SharedSums) -> float:
+    def log_joint(self, state: Any, statistics: Mapping[str, Statistics]) -> float:
         """log p(tokens of all views, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-        views = [(self.views[name], one) for name, one in sums.views.items()]
-        return log_joint(views, self.factors, dict(zip(self.factors, state, strict=True)))
+        return log_joint(self.views, statistics, self._hold(state))
 
-    def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey) -> None:
-        """Scale moves that change no rate of any view, in place."""
-        row = 0
-        for move in self._scale_moves:
-            up, down = (
-                [(self._prior(name), np.moveaxis(held[name], place, 0)) for name, place in side]
-                for side in move
-            )
-            trade_jointly(key, row, up, down)
-            row += len(up[0][1])
+    def _hold(self, state: Any) -> dict[str, np.ndarray]:
+        """All factors by axis; a shared one stands on the same places in all views."""
+        held: dict[str, np.ndarray] = {}
+        for name, view in self.views.items():
+            held.update(view._hold(self.view_state(name, state)))
+        return {name: held[name] for name in self.factors}
+
+    def _state(self, held: Mapping[str, np.ndarray]) -> Any:
+        found: dict[str, np.ndarray] = {}
+        for view in self.views.values():
+            found.update(view._state(held)._asdict())
+        return self.state_type(**found)
 
     def _prior(self, factor: str) -> Prior:
         return next(v._prior(factor) for v in self.views.values() if factor in v._spec.factors)
@@ -187,7 +183,9 @@ class SharedFactors:
     @cached_property
     def _scale_moves(self) -> list[ScaleMove]:
         fixed = {factor for view in self.views.values() for factor in view._fixed}
-        return scale_moves({name: view._spec for name, view in self.views.items()}, self._indices, fixed)
+        return scale_moves(
+            {name: view._spec.by_axis for name, view in self.views.items()}, self._indices, fixed
+        )
 
     @cached_property
     def _dim_names(self) -> Mapping[JoinedIndex, str]:
@@ -227,6 +225,80 @@ class SharedFactors:
     def __reduce__(self) -> tuple:
         return _rebuilt, (dict(self.views),)
 
+    def describe(self) -> dict[str, EinsumModel]:
+        """Arguments that make the model again: its views, each to be described itself."""
+        return dict(self.views)
 
-def _rebuilt(views: dict[str, FactorModel]) -> SharedFactors:
+
+def _rebuilt(views: dict[str, EinsumModel]) -> SharedFactors:
     return SharedFactors(**views)
+
+
+def _check_views(views: Mapping[str, Any]) -> None:
+    """Models that can be views, or an error that says which factor of which view cannot be shared."""
+    if not views:
+        raise ValueError(
+            "views: expected at least one, such as words=Factorization('dk,kv->dv', k=5), got none"
+        )
+    for name, view in views.items():
+        if not name.isidentifier() or name.startswith("_"):
+            raise ValueError(f"views: expected names such as 'words', got {name!r}")
+        if not isinstance(view, EinsumModel):
+            raise TypeError(
+                f"{name}: expected a TopicModel, Factorization, TensorModel or CommunityModel, got "
+                f"{type(view).__name__}"
+            )
+    first: dict[str, str] = {}  # factor -> the view that has it first
+    shared = set()
+    for name, view in views.items():
+        for factor in view._spec.factors:
+            other = first.setdefault(factor, name)
+            if other != name:
+                _check_alike(factor, other, views[other], name, view)
+                shared.add(factor)
+    for name, view in views.items():
+        if len(views) > 1 and not shared & set(view._spec.factors):
+            raise ValueError(
+                f"{name}: expected a factor with the name of one in another view, got "
+                f"{', '.join(view._spec.factors)}"
+            )
+
+
+def _check_alike(factor: str, name: str, view: EinsumModel, other_name: str, other: EinsumModel) -> None:
+    where = f"{other_name}: expected the shared factor {factor!r} with"
+    terms = view._spec.term(factor), other._spec.term(factor)
+    kinds = [
+        "".join("a" if letter in model._spec.output else "s" for letter in term)
+        for model, term in zip((view, other), terms, strict=True)
+    ]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"{where} axes and summed indices as in {name} ({terms[0]!r} of {view._spec.output!r}), "
+            f"got {terms[1]!r} of {other._spec.output!r}"
+        )
+    sizes = [
+        [model._sizes[letter] for letter in term if letter in model._sizes]
+        for model, term in zip((view, other), terms, strict=True)
+    ]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"{where} the sizes {_listed(sizes[0])} as in {name}, got {_listed(sizes[1])}")
+    for what, one, two in zip(
+        ("shape", "rate", "symmetry"), view._prior(factor), other._prior(factor), strict=True
+    ):
+        if one != two:
+            raise ValueError(f"{where} the prior's {what} {one} as in {name}, got {two}")
+    for what, given, given_other in (
+        ("fixed", view._fixed, other._fixed),
+        ("start", view._start, other._start),
+    ):
+        if (factor in given) != (factor in given_other):
+            has = {True: "values", False: "none"}
+            raise ValueError(
+                f"{where} {what}= as in {name} ({has[factor in given]}), got {has[factor in given_other]}"
+            )
+        if factor in given and not np.array_equal(given[factor], given_other[factor]):
+            raise ValueError(f"{where} the {what}= values as in {name}, got others")
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes))

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, ClassVar
 
-from countveil.models.factor_model import FactorModel
-from countveil.models.parameters import positive_number, whole_number
-from countveil.models.prior import Prior
-from countveil.models.spec import Spec, read_spec
+from countveil.models.count_model import positive_number, whole_number
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.spec import Spec, read_spec
+from countveil.models.einsum.update import Prior
 
 _AXES = "ijtuvwxyz"
 _LATENT = "abcdefghk"
 
 
 @dataclass(frozen=True)
-class TensorModel(FactorModel):
+class TensorModel(EinsumModel):
     """y_ijt ~ Poisson(sum_k f_ik g_jk h_tk), or with a core sum_abc f_ia g_jb h_tc core_abc; Gamma(shape, rate).
 
     Parameters
@@ -86,6 +87,14 @@ class TensorModel(FactorModel):
 
     def _prior(self, name: str) -> Prior:
         return Prior(self.shape, self.rate)
+
+    #: How a posterior brings its draws into one order, see ``posterior.align``.
+    aligned_as: ClassVar[tuple[str, ...]] = ("components",)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as JSON can hold them: arguments that make the model again."""
+        form = {"rank": self.rank} if self.core is None else {"core": self.core}
+        return {**form, "n_axes": self.n_axes, "shape": self.shape, "rate": self.rate}
 
 
 @lru_cache(maxsize=32)

@@ -1,10 +1,10 @@
 """The posterior of a fit: draws, model and data together, labelled, for people."""
 
-from countveil.posterior.components import Components
+from countveil.posterior.align.components import Components
+from countveil.posterior.align.topics import Topics
+from countveil.posterior.load import load_posterior
 from countveil.posterior.posterior import Posterior
-from countveil.posterior.posterior_file_error import PosteriorFileError
-from countveil.posterior.run_reader import load_posterior
-from countveil.posterior.shared_posterior import SharedPosterior
-from countveil.posterior.topics import Topics
+from countveil.posterior.runs.reader import PosteriorFileError
+from countveil.posterior.shared import SharedPosterior
 
 __all__ = ["Components", "Posterior", "PosteriorFileError", "SharedPosterior", "Topics", "load_posterior"]

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from countveil.models import CommunityModel, TensorModel, TopicModel
-from countveil.models.factor_model import FactorModel
-from countveil.models.prior import Prior
-from countveil.posterior.alignment import align
-from countveil.posterior.axis_factors import has_axis_factors
+from countveil.models.einsum.update import Prior
+from countveil.posterior.align import aligned_as
+from countveil.posterior.align.matching import align, shares_of
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
 
 Phi = Callable[[int, int], np.ndarray]
-_TINY = np.finfo(np.float64).tiny
 
 
 class KnownColumns(NamedTuple):
@@ -41,35 +38,19 @@ def known_columns(posterior: Posterior) -> KnownColumns:
     """Of a posterior whose model unfolds, or an error."""
     model = posterior.model
     posterior._with_model("transform")
-    if isinstance(model, TopicModel):
-        return _of_topics(posterior)
-    if not isinstance(model, FactorModel) or not model.unfolds:
+    if not getattr(model, "unfolds", False):
         raise TypeError(
             "transform: expected the posterior of a TopicModel, or of a factorization whose first axis has a "
             f"factor of its own, got {type(model).__name__}"
         )
-    name = model._spec.names[model._spec.first]  # type: ignore[index]
+    name = model._spec.names[model._spec.first]
     if name in model._fixed:
         raise ValueError(f"transform: expected a factor of the first axis that was drawn, got {name!r} fixed")
-    return _of_communities(posterior) if isinstance(model, CommunityModel) else _of_factors(posterior, name)
+    return (_of_communities if "communities" in aligned_as(model) else _of_factors)(posterior, name)
 
 
-def _of_topics(posterior: Posterior) -> KnownColumns:
-    phi = posterior.tree["posterior"]["phi"].to_numpy()
-    n_draws = phi.shape[0] * phi.shape[1]
-    return KnownColumns(
-        Prior(posterior.model.shape, posterior.model.rate),
-        phi.shape[:2],
-        lambda chain, draw: phi[chain, draw],
-        None,
-        phi.reshape(n_draws, *phi.shape[2:]).sum(axis=2, dtype=np.float64),
-        posterior._alignment.alignment.order,
-        "topic",
-    )
-
-
-def _of_communities(posterior: Posterior) -> KnownColumns:
-    theta, pi = (posterior.tree["posterior"][name].to_numpy() for name in ("theta", "pi"))
+def _of_communities(posterior: Posterior, name: str) -> KnownColumns:
+    theta, pi = (posterior.tree["posterior"][field].to_numpy() for field in ("theta", "pi"))
     sums = theta.sum(axis=2, dtype=np.float64)
     # What an actor sends and receives through each community, per unit of theta.
     through = np.einsum("hscd,hsd->hsc", pi + np.swapaxes(pi, 2, 3), sums, dtype=np.float64)
@@ -81,13 +62,12 @@ def _of_communities(posterior: Posterior) -> KnownColumns:
         return (theta[chain, draw].astype(np.float64) @ pi[chain, draw].astype(np.float64)).T
 
     return KnownColumns(
-        posterior.model._prior("theta"),
+        posterior.model._prior(name),
         theta.shape[:2],
         sent,
-        received if posterior.model.directed else None,
+        None if posterior.model.mirrored else received,
         through.reshape(-1, through.shape[-1]),
-        posterior._communities.alignment.order,
-        "community",
+        *_places(posterior),
     )
 
 
@@ -103,26 +83,26 @@ def _of_factors(posterior: Posterior, name: str) -> KnownColumns:
         return model.unfold(state(chain, draw)).phi
 
     weights = np.stack([phi(*place).sum(axis=1) for place in np.ndindex(*sizes)])
-    dimension = "".join(c for c in model._spec.term(name) if c != model._spec.output[0])
-    if isinstance(model, TensorModel) or has_axis_factors(model):
-        order = posterior._components.alignment_of(0).order
-        dimension = "component"
-        if isinstance(model, TensorModel):
-            dimension = model.dims[name][1]
-        elif len(model._spec.output) == 2:
-            dimension = "topic"
-    elif all(other in model._fixed for other in model._spec.factors if other != name):
-        order = np.tile(np.arange(weights.shape[1]), (len(weights), 1))  # nothing can change its place
+    if aligned_as(model):
+        order, dimension = _places(posterior)
     else:
-        places = np.ndindex(*sizes)
-        thetas = (model.unfold(state(*place)).theta for place in places)
-        order = _largest_first(np.stack([(t * w).T for t, w in zip(thetas, weights, strict=True)]))
+        dimension = "".join(c for c in model._spec.term(name) if c != model._spec.output[0])
+        if all(other in model._fixed for other in model._spec.factors if other != name):
+            order = np.tile(np.arange(weights.shape[1]), (len(weights), 1))  # nothing can change its place
+        else:
+            thetas = (model.unfold(state(*place)).theta for place in np.ndindex(*sizes))
+            order = _largest_first(np.stack([(t * w).T for t, w in zip(thetas, weights, strict=True)]))
     return KnownColumns(model._prior(name), sizes, phi, None, weights, order, dimension)
+
+
+def _places(posterior: Posterior) -> tuple[np.ndarray, str]:
+    """The order of what rows have shares of, and its name."""
+    found = posterior._aligned("transform", aligned_as(posterior.model)[0])
+    return found.alignment.order, found.dimension
 
 
 def _largest_first(shares: np.ndarray) -> np.ndarray:
     """The order of (draws, l, rows) expected counts: matched between draws, those with most counts first."""
     order = align(shares).order
-    mass = np.take_along_axis(shares.sum(axis=2), order, axis=1)
-    mean = (mass / np.maximum(mass.sum(axis=1, keepdims=True), _TINY)).mean(axis=0)
+    mean = shares_of(np.take_along_axis(shares.sum(axis=2), order, axis=1)).mean(axis=0)
     return order[:, np.argsort(-mean, kind="stable")]

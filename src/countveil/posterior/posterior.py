@@ -14,33 +14,20 @@ import pandas as pd
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.inference.modelled_part import modelled_part
-from countveil.inference.observations import observe
-from countveil.inference.plain_counts import PlainCounts
-from countveil.inference.rates import rates_at
-from countveil.models import CommunityModel, Factorization, TensorModel, TopicModel
-from countveil.models.parameters import whole_number
-from countveil.posterior.aligned_communities import AlignedCommunities
-from countveil.posterior.aligned_components import AlignedComponents
-from countveil.posterior.aligned_topics import AlignedTopics
-from countveil.posterior.axis_factors import axis_draws, fixed_places, has_axis_factors
-from countveil.posterior.axis_names import free_names
-from countveil.posterior.chosen_cells import chosen_cells
-from countveil.posterior.components import Components
-from countveil.posterior.diagnostics import summarize
-from countveil.posterior.graphs import to_graph
-from countveil.posterior.interval import check_interval, tails_of
-from countveil.posterior.kept_draws import KeptDraws
-from countveil.posterior.kept_states import KeptStates, blocks_of
-from countveil.posterior.readable_labels import readable_labels
-from countveil.posterior.run_writer import save_posterior
-from countveil.posterior.selection import positions
-from countveil.posterior.tables import to_table
-from countveil.posterior.topics import Topics
-from countveil.posterior.true_counts import summarize_counts
-
-#: Labelled arrays of more bytes are refused: they would not help anyone.
-LARGEST_ARRAY = 10**9
+from countveil.counts.plain_counts import PlainCounts
+from countveil.inference.observed import Observed, observe
+from countveil.inference.problem import Counts, as_if_released, modelled_part
+from countveil.models.count_model import whole_number
+from countveil.posterior.align import ALIGNERS, aligned_as
+from countveil.posterior.align.components import Components
+from countveil.posterior.align.matching import Aligner
+from countveil.posterior.align.topics import Topics
+from countveil.posterior.axes import chosen_cells, free_names, positions, readable_labels
+from countveil.posterior.export import to_graph, to_table
+from countveil.posterior.runs.writer import save_run
+from countveil.posterior.states import KeptDraws, KeptStates, row_slices
+from countveil.posterior.summary import check_interval, summarize, watched
+from countveil.posterior.true_counts import labelled_counts
 
 
 class Posterior(KeptDraws):
@@ -111,15 +98,11 @@ class Posterior(KeptDraws):
         rate, above the diagonal and below.
         """
         kept = self._with_model("rates")
-        chosen = chosen_cells(rows, columns, self._labels, self._shape)
+        hint = "; go through iter_rates() block by block"
+        chosen = chosen_cells(rows, columns, self._labels, self._shape, hint=hint)
         r, c = chosen.rows, chosen.columns
-        if 8 * len(r) * len(c) > LARGEST_ARRAY:
-            raise ValueError(
-                f"rows, columns: expected at most {LARGEST_ARRAY // 8:,} cells, got {len(r) * len(c):,}; "
-                "go through iter_rates() block by block"
-            )
         mean = np.empty((len(r), len(c)))
-        for block in blocks_of(len(r), len(c)):
+        for block in row_slices(len(r), len(c)):
             mean[block] = kept.mean_rates(r[block], c)
         dims = free_names(self._axes, {"rate"})
         values = mean.reshape(chosen.shape)
@@ -128,7 +111,7 @@ class Posterior(KeptDraws):
     def iter_rates(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Posterior mean rates of all cells, block by block of rows: (slice of rows, array)."""
         kept = self._with_model("iter_rates")
-        for block in blocks_of(self._shape[0], math.prod(self._shape[1:])):
+        for block in row_slices(self._shape[0], math.prod(self._shape[1:])):
             rows = np.arange(block.start, block.stop)
             yield block, kept.mean_rates(rows).reshape(len(rows), *self._shape[1:])
 
@@ -136,7 +119,7 @@ class Posterior(KeptDraws):
         """Rates of all cells in every kept draw, block by block of rows: (slice, (draws, rows, ...))."""
         kept = self._with_model("iter_rate_draws")
         width = math.prod(self._shape[1:])
-        for block in blocks_of(self._shape[0], width * self.n_draws):
+        for block in row_slices(self._shape[0], width * self.n_draws):
             rows = np.arange(block.start, block.stop)
             draws = np.empty((self.n_draws, len(rows), width))
             for out, rates in zip(draws, kept.rates(rows), strict=True):
@@ -151,7 +134,8 @@ class Posterior(KeptDraws):
         first; a fixed factor leaves them in its own.
         """
         n_words = whole_number("n_words", n_words, 1)
-        return self._aligned("topics").topics(n_words, check_interval(interval), self._axis_labels(1))
+        interval = check_interval(interval)
+        return self._aligned("topics", "topics").topics(n_words, interval, self._axis_labels(1))
 
     def memberships(self, rows: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """Each row's shares of the topics (the topics in the order of ``topics()``), with intervals.
@@ -159,11 +143,8 @@ class Posterior(KeptDraws):
         Of a community model: each actor's shares of the communities, in the order of ``blocks()``.
         """
         interval = check_interval(interval)
-        aligned: AlignedTopics | AlignedCommunities
-        if isinstance(self.model, CommunityModel):
-            aligned = self._communities
-        else:
-            aligned = self._aligned("memberships")
+        kind = "communities" if "communities" in aligned_as(self.model) else "topics"
+        aligned = self._aligned("memberships", kind)
         chosen = positions("rows", rows, self._labels[0], self._shape[0])
         return aligned.memberships(chosen, interval, self._axis_labels(0)[chosen])
 
@@ -192,8 +173,7 @@ class Posterior(KeptDraws):
         True
         """
         interval = check_interval(interval)
-        self._expect("blocks", CommunityModel)
-        return self._communities.blocks(interval)
+        return self._aligned("blocks", "communities").blocks(interval)
 
     def components(self, n_labels: int = 5, *, interval: float = 0.9) -> Components:
         """Components, largest first: for each axis their labels with intervals.
@@ -202,41 +182,20 @@ class Posterior(KeptDraws):
         index joins them (``"dk,kv->dv"``, ``"ik,jk,tk->ijt"``); with two axes they are those of ``topics()``.
         """
         n_labels, interval = whole_number("n_labels", n_labels, 1), check_interval(interval)
-        self._with_model("components")
-        if not (isinstance(self.model, TensorModel) or has_axis_factors(self.model)):
-            raise TypeError(
-                "components: expected the posterior of a TensorModel, or of a Factorization with a factor for each "
-                f"axis and one summed index, got {self._form()}"
-            )
         labels = [self._axis_labels(axis) for axis in range(len(self._shape))]
-        return self._components.components(n_labels, interval, labels)
+        return self._aligned("components", "components").components(n_labels, interval, labels)
 
     def true_counts(self, rows: Any = None, columns: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """The posterior of the true counts of chosen cells: mean, interval, probability of being positive.
 
         This is not the posterior of the rates: given the release, E[count] and E[rate] differ. A run by the
-        naive method takes the clamped release for the truth, and says so here. Cells that the model leaves out
+        naive method takes the clamped release for the truth, and says so here; a robust one takes plain counts for
+        true ones with noise, and here are the true ones. Cells that the model leaves out
         (the diagonal of a network without self-loops) have count 0; a pair of an undirected network has one count,
         above the diagonal and below. Where alpha was inferred every draw goes with its own. Beyond two axes
         ``columns`` is a tuple of choices.
         """
-        interval, kept = check_interval(interval), self._with_model("true_counts")
-        if self._data is None:
-            raise ValueError(
-                "true_counts: expected the counts of this run, got none: plain counts are not saved"
-            )
-        chosen = chosen_cells(rows, columns, self._labels, self._shape)
-        r, c = chosen.rows, chosen.columns
-        names = ("mean", "low", "high", "positive")
-        if 8 * len(names) * len(r) * len(c) > LARGEST_ARRAY:
-            most = LARGEST_ARRAY // (8 * len(names))
-            raise ValueError(f"rows, columns: expected at most {most:,} cells, got {len(r) * len(c):,}")
-        naive = self.settings["method"] == "naive"
-        data = observe(modelled_part(self.model, self._data), as_plain=naive)
-        found = summarize_counts(kept, data, self._seed, r, c, tails_of(interval), self._rho_of_draws)
-        dims = free_names(self._axes, names)
-        arrays = {n: (dims, values.reshape(chosen.shape)) for n, values in zip(names, found, strict=True)}
-        return xr.Dataset(arrays, self._coordinates(dims, *chosen.places), {"interval": interval})
+        return labelled_counts(self, rows, columns, check_interval(interval))
 
     def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> pd.DataFrame:
         """Convergence and precision of quantities that do not depend on labels.
@@ -246,17 +205,7 @@ class Posterior(KeptDraws):
         effective sample size below 400 asks for longer chains. R-hat needs two chains; one has NaN.
         """
         n_rates, interval = whole_number("n_rates", n_rates, 0), check_interval(interval)
-        quantities = {str(k): values.to_numpy() for k, values in self.tree["sample_stats"].data_vars.items()}
-        if n_rates:
-            kept = self._with_model("summary")
-            cells = kept.cells.places()
-            places = np.linspace(0, len(cells) - 1, min(n_rates, len(cells))).astype(np.int64)
-            chosen = np.array([cells[place] for place in np.unique(places)])
-            rows, columns = np.divmod(chosen, math.prod(self._shape[1:]))
-            at = np.stack([rates_at(self.model, state, self._shape, rows, columns) for state in kept])
-            for cell, values in zip(chosen, at.T, strict=True):
-                quantities[f"rate[{self._cell_name(cell)}]"] = values.reshape(kept.sizes)
-        return summarize(quantities, interval)
+        return summarize(watched(self, n_rates), interval)
 
     def to_dataframe(self, what: str = "topics", **options: Any) -> pd.DataFrame:
         """A table of topics, memberships, blocks, rates, true counts, or of what was monitored.
@@ -288,7 +237,7 @@ class Posterior(KeptDraws):
         >>> graph.nodes["a"]["community"] == graph.nodes["b"]["community"] != graph.nodes["e"]["community"]
         True
         """
-        self._expect("to_networkx", CommunityModel)
+        self._aligned("to_networkx", "communities")
         return to_graph(self, least)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -297,7 +246,7 @@ class Posterior(KeptDraws):
         The release goes with it, with its plain rows if it has any. Plain counts that were fitted by themselves
         do not.
         """
-        save_posterior(self, path)
+        save_run(self.tree, {} if self.release is None else {"release": self.release}, path)
 
     def __repr__(self) -> str:
         model = json.loads(self.tree.attrs["model"])["name"] if self.model is None else repr(self.model)
@@ -311,33 +260,34 @@ class Posterior(KeptDraws):
         return KeptStates(self.tree["posterior"].to_dataset(), self._state_type, self.model, self._shape)
 
     @cached_property
-    def _alignment(self) -> AlignedTopics:
-        if isinstance(self.model, TopicModel):
-            theta, phi = self._draws("theta", "phi")
-            return AlignedTopics(theta, phi, self._axes)
-        theta, phi = axis_draws(self.model, self.tree["posterior"].to_dataset())
-        return AlignedTopics(theta, np.swapaxes(phi, 1, 2), self._axes, self._order)
+    def _aligners(self) -> dict[str, Aligner]:
+        return {}
 
-    @cached_property
-    def _communities(self) -> AlignedCommunities:
-        theta, pi = self._draws("theta", "pi")
-        kind = {"directed": self.model.directed, "self_loops": self.model.self_loops}
-        return AlignedCommunities(theta, pi, self._axes, **kind, order=self._order)
+    def _aligned(self, what: str, kind: str) -> Any:
+        """The draws in one order by the aligner ``kind``, to answer ``what``, or an error if the model has none."""
+        self._with_model(what)
+        kinds = aligned_as(self.model)
+        if kind not in kinds:
+            raise ALIGNERS[kind].refusal(what, self.model)
+        if kind not in self._aligners:
+            if kind != kinds[0]:  # components of a matrix are its topics, in their order
+                order = self._aligned(what, kinds[0]).alignment.order
+            else:
+                order = None if self._shared_order is None else self._shared_order()
+            fields = self.tree["posterior"].to_dataset()
+            self._aligners[kind] = ALIGNERS[kind].of(self.model, fields, self._axes, order)
+        return self._aligners[kind]
 
-    @cached_property
-    def _components(self) -> AlignedComponents:
-        if not has_axis_factors(self.model):  # the Tucker form
-            *factors, core = self._draws(*self.model._spec.factors)
-            return AlignedComponents(factors, core, self._axes)
-        order = self._alignment.alignment.order if self._has_topics else self._order
-        factors = axis_draws(self.model, self.tree["posterior"].to_dataset())
-        return AlignedComponents(factors, None, self._axes, order)
+    def _observed(
+        self, data: PrivateCounts | CombinedReleases | PlainCounts, as_plain: bool = False
+    ) -> Observed:
+        """``data`` as the likelihood of this fit sees it: what the model leaves out is missing."""
+        return observe(modelled_part(self.model, self._as_fitted(data)), as_plain=as_plain)
 
-    @property
-    def _order(self) -> np.ndarray | None:
-        """The order of the components in every draw, where something else than these draws decides it."""
-        found = None if self._shared_order is None else self._shared_order()
-        return fixed_places(self.model, self.n_draws) if found is None else found
+    def _as_fitted(self, data: Counts) -> Counts:
+        """A robust fit takes plain counts for ``max(y + tau, 0)``."""
+        robust = self.tree["posterior"].attrs.get("robust")
+        return as_if_released(data, robust) if robust is not None and isinstance(data, PlainCounts) else data
 
     @property
     def _rho_of_draws(self) -> np.ndarray | None:
@@ -347,39 +297,6 @@ class Posterior(KeptDraws):
         if "alpha" not in found or "alpha" in self._state_type._fields:
             return None
         return -np.log(found["alpha"].to_numpy().reshape(-1))
-
-    @property
-    def _has_topics(self) -> bool:
-        if isinstance(self.model, TopicModel):
-            return True
-        return (
-            isinstance(self.model, Factorization) and has_axis_factors(self.model) and len(self._shape) == 2
-        )
-
-    def _form(self) -> str:
-        kind = type(self.model).__name__
-        return f"{kind} {self.model.spec!r}" if isinstance(self.model, Factorization) else kind
-
-    def _draws(self, *fields: str) -> list[np.ndarray]:
-        """Draws of all chains, one after the other."""
-        found = (self.tree["posterior"][field].to_numpy() for field in fields)
-        return [values.reshape(-1, *values.shape[2:]) for values in found]
-
-    def _expect(self, what: str, kind: type) -> None:
-        self._with_model(what)
-        if not isinstance(self.model, kind):
-            raise TypeError(
-                f"{what}: expected the posterior of a {kind.__name__}, got {type(self.model).__name__}"
-            )
-
-    def _aligned(self, what: str) -> AlignedTopics:
-        self._with_model(what)
-        if not self._has_topics:
-            raise TypeError(
-                f"{what}: expected the posterior of a TopicModel, or of a Factorization such as 'dk,kv->dv', "
-                f"got {self._form()}"
-            )
-        return self._alignment
 
     def _with_model(self, what: str) -> KeptStates:
         if self.model is None:
@@ -394,7 +311,3 @@ class Posterior(KeptDraws):
 
     def _coordinates(self, dims: tuple[str, ...], *chosen: np.ndarray) -> dict[str, np.ndarray]:
         return {dim: self._axis_labels(axis)[chosen[axis]] for axis, dim in enumerate(dims)}
-
-    def _cell_name(self, cell: int) -> str:
-        places = np.unravel_index(cell, self._shape)
-        return ", ".join(str(self._axis_labels(axis)[place]) for axis, place in enumerate(places))

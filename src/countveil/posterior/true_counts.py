@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 
-from countveil.inference.cells_at import cells_at
-from countveil.inference.engines.cpu.rows import MISSING
-from countveil.inference.observations import Observations
-from countveil.inference.repeated_cells import gather
-from countveil.inference.repeated_observations import RepeatedObservations
+from countveil.inference.observed import MISSING, Observed, cells_at, gather
 from countveil.kernels import steps
-from countveil.kernels.compiled import compiled
-from countveil.kernels.count_conditional import draw_count
+from countveil.kernels.noise.geometric import draw_count
+from countveil.kernels.noise.repeated import draw_count_repeated
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import poisson
-from countveil.kernels.repeated_counts import draw_count_repeated
-from countveil.posterior.kept_states import KeptStates, blocks_of, ordered_product
+from countveil.posterior.axes import chosen_cells, free_names
+from countveil.posterior.states import KeptStates, ordered_product, row_slices
+from countveil.posterior.summary import tails_of
+from countveil.runtime.compiled import compiled
+
+if TYPE_CHECKING:
+    from countveil.posterior.posterior import Posterior
+
+
+def labelled_counts(posterior: Posterior, rows: Any, columns: Any, interval: float) -> xr.Dataset:
+    """The summary of the chosen cells as labelled arrays."""
+    kept, data = posterior._with_model("true_counts"), posterior._data
+    if data is None:
+        raise ValueError("true_counts: expected the counts of this run, got none: plain counts are not saved")
+    names = CountSummary._fields
+    chosen = chosen_cells(rows, columns, posterior._labels, posterior._shape, len(names))
+    observed = posterior._observed(data, as_plain=posterior.settings["method"] == "naive")
+    found = summarize_counts(
+        kept,
+        observed,
+        posterior._seed,
+        chosen.rows,
+        chosen.columns,
+        tails_of(interval),
+        posterior._rho_of_draws,
+    )
+    dims = free_names(posterior._axes, names)
+    arrays = {n: (dims, values.reshape(chosen.shape)) for n, values in zip(names, found, strict=True)}
+    return xr.Dataset(arrays, posterior._coordinates(dims, *chosen.places), {"interval": interval})
 
 
 class CountSummary(NamedTuple):
@@ -32,7 +56,7 @@ class CountSummary(NamedTuple):
 
 def summarize_counts(
     kept: KeptStates,
-    data: Observations | RepeatedObservations,
+    data: Observed,
     seed: int,
     rows: np.ndarray,
     columns: np.ndarray,
@@ -45,7 +69,7 @@ def summarize_counts(
     """
     size = (len(rows), len(columns))
     found = CountSummary(np.empty(size), np.empty(size, int), np.empty(size, int), np.empty(size))
-    for block in blocks_of(len(rows), len(kept) * len(columns)):
+    for block in row_slices(len(rows), len(kept) * len(columns)):
         drawn = _draws(kept, data, seed, rows[block], columns, rho_of_draws)
         drawn = drawn.reshape(len(kept), -1, len(columns))
         outside = kept.cells.outside(rows[block], columns)
@@ -60,7 +84,7 @@ def summarize_counts(
 
 def _draws(
     kept: KeptStates,
-    data: Observations | RepeatedObservations,
+    data: Observed,
     seed: int,
     rows: np.ndarray,
     columns: np.ndarray,

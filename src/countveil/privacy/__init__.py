@@ -2,13 +2,11 @@
 
 Read in this order, each file stands on the ones before it:
 
-    guarantee.py   what is promised
-    source.py      where the bits come from: the operating system, nothing else
-    exp_bounds.py  integers around 2**bits * exp(-x), to any precision
-    law.py         from these, integers around the cumulative probabilities of the noise
-    table.py       exact draws from a finite law: 16 bits mostly, as many as it takes where that is not enough
-    geometric.py   the noise itself, from such tables
-    mechanism.py   add_noise: the noise on an array of counts, with the proof
+    guarantee.py  what is promised, as exact numbers; sentences.py puts it into words
+    law.py        integers around the cumulative probabilities of the noise, to any precision
+    table.py      exact draws from a finite law: 16 bits mostly, as many as it takes where that is not enough
+    geometric.py  the noise itself, from such tables
+    mechanism.py  add_noise: the noise on an array of counts, with the operating system's bits and the proof
 """
 
 from countveil.privacy.guarantee import Guarantee

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from countveil.privacy import law
 from countveil.privacy.law import BASE
-from countveil.privacy.source import Source
-from countveil.privacy.table import Table
+from countveil.privacy.table import Source, Table
 
 _REACH = 20  # a table ends where a**m <= exp(-20) = 2e-9
 _LARGEST = 2**62  # neither two of these subtracted nor one plus a table's width can wrap

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 
-UNITS = ("document", "cell", "person")
-_BEYOND = {
-    "document": "what several documents of one person show together: that is the unit 'person'",
-    "cell": "what several cells of one document show together: that is the unit 'document'",
-    "person": "what others write about a person",
-}
-_EXAMPLES = {"document": "an e-mail", "cell": "one word's count in an e-mail", "person": "all their e-mails"}
+from countveil.privacy.sentences import UNITS, explanation, sentence
 
 _SMALLEST_RATE = Fraction(1e-12)  # the float, which lies just below the decimal 1e-12
 _LARGEST_RATE = Fraction(1000)
@@ -56,7 +50,7 @@ nobody's odds on them by more than a factor of 20.1, and on twice as many by mor
         if exact is None or exact <= 0:
             raise ValueError(f"epsilon: expected a number > 0, got {epsilon!r}")
         precision = _whole("precision", precision, 1)
-        if unit not in UNITS:
+        if unit not in list(UNITS):  # a list: what cannot be hashed is a wrong unit too
             raise ValueError(f"unit: expected 'document', 'cell' or 'person', got {unit!r}")
         if not _SMALLEST_RATE <= exact / precision <= _LARGEST_RATE:
             raise ValueError(f"epsilon / precision: expected 1e-12 to 1000, got {epsilon} / {precision}")
@@ -121,18 +115,7 @@ nobody's odds on them by more than a factor of 20.1, and on twice as many by mor
         return f"Guarantee(epsilon={str(self.epsilon)!r}, precision={self.precision}, unit={self.unit!r})"
 
     def __str__(self) -> str:
-        what = f"{self._what()}, {_EXAMPLES[self.unit]} say,"
-        one = self.precision == 1
-        if self.epsilon > 14:  # exp(14) = 1.2 million
-            return (
-                f"Hardly anything is hidden: seeing the release may shift the odds on any {what} "
-                "by more than a factor of a million."
-            )
-        return (
-            f"Any {what} {'is' if one else 'are'} hidden: seeing the release shifts nobody's odds on "
-            f"{'it' if one else 'them'} by more than a factor of {_odds(self.epsilon)}, "
-            "and on twice as many by more than its square."
-        )
+        return sentence(self.loss, self.precision, self.unit)
 
     def explain(self) -> str:
         """What is hidden, at which odds, and what is not protected, in plain lines.
@@ -140,25 +123,7 @@ nobody's odds on them by more than a factor of 20.1, and on twice as many by mor
         >>> print(Guarantee(1, 10).explain())  # doctest: +ELLIPSIS
         Any 10 words (or other counts) of one document, an e-mail say, are hidden: ...
         """
-        unit = self.unit
-        rows = "\nA person may have several rows: words are counted over all of them together."
-        shown = {d: _odds(self.loss(d)) for d in (self.precision, 2 * self.precision, 10 * self.precision)}
-        return f"""{self}{rows if unit == "person" else ""}
-Odds on facts that differ in so many words of one {unit} shift by at most these factors:
-{chr(10).join(f"  {d:,}: {odds}" for d, odds in shown.items())}
-Not protected:
-* facts about one {unit} that show in many more words than {self.precision:,}: the factor grows as above;
-* {_BEYOND[unit]};
-* what several releases of the same data show together: their losses add, as compose() says;
-* the labels of rows and columns, the shape, the noise level: they are released as they are;
-* how long privatizing took, and copies of the true counts elsewhere;
-* what is true of many {unit}s at once: showing that is what the release is for."""
-
-    def _what(self) -> str:
-        some = (
-            "word (or other count)" if self.precision == 1 else f"{self.precision:,} words (or other counts)"
-        )
-        return f"{some} of one {self.unit}"
+        return explanation(self.loss, self.precision, self.unit)
 
 
 def _whole(name: str, value: object, least: int) -> int:
@@ -179,13 +144,3 @@ def _exact(value: object) -> Fraction | None:
         return Fraction(int(value)) if isinstance(value, np.integer) else None
     except (ArithmeticError, ValueError):  # not a number as text, infinite, or not a number at all
         return None
-
-
-def _odds(loss: Fraction) -> str:
-    """exp(loss), rounded up: never more privacy than there is."""
-    if loss > 40:
-        return "more than 10**17, which hides nothing"
-    up = Context(prec=30, rounding=ROUND_CEILING)
-    odds = up.next_plus(up.exp(up.divide(Decimal(loss.numerator), Decimal(loss.denominator))))
-    step = Decimal("0.01") if odds < 10 else Decimal("0.1") if odds < 100 else Decimal(1)
-    return f"{odds.quantize(step, context=up):,}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from countveil.privacy.geometric import two_sided_geometric
 from countveil.privacy.guarantee import Guarantee
-from countveil.privacy.source import Source, system_bits
+from countveil.privacy.table import Source
 
 _CHUNK = 2**15  # cells at a time: what is in work stays in the processor's cache
 
@@ -42,6 +43,15 @@ def add_noise(counts: npt.ArrayLike, guarantee: Guarantee) -> npt.NDArray[np.int
     if not isinstance(guarantee, Guarantee):
         raise TypeError(f"guarantee: expected a Guarantee, got {type(guarantee).__name__}")
     return _release(counts, guarantee.rate, system_bits)
+
+
+def system_bits(count: int) -> bytes:
+    """``count`` bytes from the operating system's cryptographic generator.
+
+    Nothing is buffered here or by any caller: every byte is asked for by the draw that uses it, so a forked
+    or copied process has no leftover bytes to use a second time.
+    """
+    return os.urandom(count)
 
 
 def _release(counts: npt.ArrayLike, rate: Fraction, source: Source) -> npt.NDArray[np.int64]:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from countveil.privacy.source import Source
-
+Source = Callable[[int], bytes]  # so many fresh, independent, fair bytes
 Bounds = Callable[[int, int], tuple[int, int]]  # (k, bits) -> low <= 2**bits * P(outcome <= k) <= high
 
 _UNSURE = -(2**15)  # no outcome: these 16 bits do not decide

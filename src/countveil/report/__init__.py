@@ -1,6 +1,6 @@
 """Pictures and reports for people."""
 
-from countveil.report.comparison_picture import comparison_picture
 from countveil.report.method_result import MethodResult
+from countveil.report.plot_comparison import comparison_picture
 
 __all__ = ["MethodResult", "comparison_picture"]

@@ -1,9 +1,12 @@
-"""A sheet to draw on: matplotlib without pyplot, places as shares of width and height, text that fits."""
+"""A sheet to draw on: matplotlib without pyplot, places as shares of width and height, text that fits its place."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,11 +15,10 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from countveil.report.fitted_text import fitted_lines
-
 DPI = 100
 INK = "#222222"
 LINE_SPACING = 1.2
+ELLIPSIS = "…"
 
 
 class Sheet:
@@ -86,3 +88,63 @@ class Sheet:
         content = io.BytesIO()
         self._canvas.print_png(content)
         return content.getvalue()
+
+    def save(self, target: Path) -> None:
+        """Write the finished picture under a temporary name, then rename it: it is complete or not there."""
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            temporary.write_bytes(self.png())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """A name that ends in .png, in a folder that exists."""
+    target = Path(path)
+    if target.suffix.lower() != ".png":
+        raise ValueError(f"path: expected a name that ends in .png, got {target.name!r}")
+    if target.is_dir():
+        raise IsADirectoryError(f"path: expected a file, got the folder {target}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"path: expected an existing folder, got {target.parent}")
+    return target
+
+
+def fitted_lines(
+    words: Sequence[str], width_of: Callable[[str], float], width: float, n_lines: int, separator: str = "  "
+) -> list[str]:
+    """Words set into at most ``n_lines`` lines no wider than ``width``.
+
+    Words that find no room are left out whole, and an ellipsis says so; only a word wider than a line is cut.
+
+    >>> fitted_lines(["alpha", "beta", "gamma", "delta"], len, width=12, n_lines=2)
+    ['alpha  beta', 'gamma  delta']
+    >>> fitted_lines(["alpha", "beta", "gamma", "delta"], len, width=12, n_lines=1)
+    ['alpha  beta…']
+    >>> fitted_lines(["alpha", "beta", "gamma", "delta"], len, width=11, n_lines=1)
+    ['alpha…']
+    >>> fitted_lines(["incomprehensibilities", "beta"], len, width=12, n_lines=2)
+    ['incomprehen…', 'beta']
+    """
+    lines: list[list[str]] = []
+    for word in words:
+        piece = word if width_of(word) <= width else _cut(word, width_of, width)
+        if lines and width_of(separator.join([*lines[-1], piece])) <= width:
+            lines[-1].append(piece)
+        elif len(lines) < n_lines:
+            lines.append([piece])
+        else:
+            while len(lines[-1]) > 1 and width_of(separator.join(lines[-1]) + ELLIPSIS) > width:
+                lines[-1].pop()
+            lines[-1] = [_cut(separator.join(lines[-1]), width_of, width)]
+            break
+    return [separator.join(line) for line in lines]
+
+
+def _cut(text: str, width_of: Callable[[str], float], width: float) -> str:
+    """The text, shortened as far as needed, and an ellipsis."""
+    text = text.removesuffix(ELLIPSIS)
+    while text and width_of(text + ELLIPSIS) > width:
+        text = text[:-1].rstrip()
+    return text + ELLIPSIS

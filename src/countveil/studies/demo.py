@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from countveil.counts import PrivateCounts, privatize
 from countveil.evaluation import coherence, log_score, mean_absolute_error, npmi
@@ -22,7 +23,6 @@ from countveil.models import TopicModel
 from countveil.posterior import Posterior
 from countveil.report import MethodResult, comparison_picture
 from countveil.studies.docstring_corpus import DocstringCorpus, docstring_corpus
-from countveil.studies.matched_topics import match_topics
 
 N_WORDS = 10  # by which a topic is scored and shown
 RELEASE, RUN, PICTURE = "release.parquet", "exact.zarr", "comparison.png"
@@ -119,3 +119,33 @@ def _prepared(folder: str | os.PathLike[str]) -> Path:
     if (target / RUN / "zarr.json").is_file():
         shutil.rmtree(target / RUN)
     return target
+
+
+class MatchedTopics(NamedTuple):
+    """For every reference topic the other fit's topic, and how alike the two are (1 = identical)."""
+
+    order: np.ndarray
+    affinity: np.ndarray
+
+
+def match_topics(reference: Any, other: Any) -> MatchedTopics:
+    """The one-to-one assignment with the largest total affinity sum_v sqrt(p_v q_v) (Bhattacharyya).
+
+    Both are (topics, words) arrays of weights >= 0, as many topics in one as in the other.
+
+    >>> match_topics([[1, 0, 0], [0, 1, 1]], [[0, 2, 2], [3, 0, 0]]).order
+    array([1, 0])
+    """
+    ours, theirs = _roots(reference), _roots(other)
+    if ours.shape != theirs.shape:
+        raise ValueError(f"other: expected the shape of reference, {ours.shape}, got {theirs.shape}")
+    affinity = ours @ theirs.T
+    _, order = linear_sum_assignment(affinity, maximize=True)
+    return MatchedTopics(order, np.minimum(affinity[np.arange(len(ours)), order], 1.0))
+
+
+def _roots(weights: Any) -> np.ndarray:
+    array = np.asarray(weights, dtype=np.float64)
+    if array.ndim != 2:
+        raise ValueError(f"topics: expected shape (topics, words), got {array.shape}")
+    return np.sqrt(array / np.maximum(array.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))

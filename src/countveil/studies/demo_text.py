@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from countveil.report.comparison_picture import shown
+from countveil.report.plot_comparison import shown
 from countveil.studies.demo import PICTURE, RELEASE, RUN, DemoResult
 
 WIDTH = 96

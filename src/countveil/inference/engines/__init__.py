@@ -1,1 +1,1 @@
-"""Engines: how a sweep's true counts are drawn and allocated. ``cpu`` is the first; the seam is ``Engine``."""
+"""Engines: hardware that runs chains. Each is a folder here, found by its name; ``engine`` says what it offers."""

@@ -1,95 +1,202 @@
-"""The topic model, cell by cell: the readable reference.
+"""Cell by cell: the readable reference, the paper's sampler, and what serves a user's own model.
 
-Every observed cell's true count is drawn given its rate and its release, by the exact conditional or by one
-step of the paper's sampler, and its tokens are shared out over the topics. Cost: O(rows * columns * topics).
+Every observed cell's true count is drawn given its rate and its release, by the exact conditional or by one step of
+the paper's sampler. In the matrix form its tokens are then shared out over the components; for any other model the
+counts go to its ``update``, missing ones drawn from their rates. Cost: O(cells * components).
+
+The paper's sampler has two noise rates for every cell: they belong to the chain (``Carry.extra``).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.inference.engines.cpu.noise_rates import NoiseRates
 from countveil.inference.engines.cpu.rows import (
-    MISSING,
+    Counters,
+    Factors,
     allocate,
-    factors_by_row,
     fill_rates,
-    open_row,
+    released_total,
     scratch_size,
 )
-from countveil.inference.observations import Observations
+from countveil.inference.observed import MISSING, Observed, gather, noise_of, open_row
 from countveil.kernels import steps
-from countveil.kernels.bessel_inversion import draw_count_by_bessel
-from countveil.kernels.compiled import compiled
-from countveil.kernels.count_conditional import draw_count
-from countveil.kernels.philox import open_stream
-from countveil.models.exposure import Exposure
-from countveil.models.row_work import RowWork
-from countveil.models.sweep_key import SweepKey
-from countveil.models.topic_model import TopicModel, TopicState, TopicSums
+from countveil.kernels.noise.bessel import draw_count_by_bessel
+from countveil.kernels.noise.geometric import draw_count
+from countveil.kernels.noise.repeated import draw_count_repeated
+from countveil.kernels.philox import SweepKey, open_stream
+from countveil.kernels.poisson import poisson
+from countveil.kernels.uniform import exponential
+from countveil.models.count_model import CountModel, checked_rates, row_blocks
+from countveil.models.einsum.exposure import exposure_of
+from countveil.models.einsum.model import MatrixTokens
+from countveil.runtime.compiled import compiled
+from countveil.runtime.workers import Workers
+
+_NONE = np.zeros((0, 0))
 
 
-class TopicCells:
-    """Engine for a TopicModel and a release; with ``bessel`` it carries the noise rates of every cell."""
+class NoiseRates(NamedTuple):
+    """The two noise rates of every cell, (rows, width), for the paper's sampler; empty for the exact one."""
 
-    def __init__(self, model: TopicModel, observations: Observations, bessel: bool = False) -> None:
-        self._model = model
-        self._data = observations
-        self._noise_rates = NoiseRates(observations, bessel)
+    plus: np.ndarray
+    minus: np.ndarray
 
-    def sweep(self, state: TopicState, key: SweepKey, row_work: RowWork) -> tuple[TopicState, TopicSums]:
-        """Draw all true counts, allocate them, then draw the factors."""
-        sums = self.sums(state, key, row_work)
-        return self._model.update_from_sums(state, sums, key, row_work), sums
 
-    def sums(self, state: TopicState, key: SweepKey, row_work: RowWork) -> TopicSums:
-        """The sums of allocated tokens of one sweep."""
-        data = self._data
-        topics = self._model.n_topics
-        theta, phi_by_column = factors_by_row(state)
-        phi = np.ascontiguousarray(state.phi)
-        row_topic = np.zeros((data.n_rows, topics), dtype=np.int64)
-        column_topic = np.zeros((row_work.threads, data.width, topics), dtype=np.int64)
-        plus, minus = self._noise_rates.of(key, row_work)
+def start_noise_rates(data: Observed, key: SweepKey, workers: Workers) -> dict[str, np.ndarray]:
+    """Rates drawn from their prior, by their names in a carry."""
+    shape = (data.n_rows, data.width)
+    rates = NoiseRates(np.empty(shape), np.empty(shape))
+    workers.run(data.n_rows, lambda start, stop: _draw_from_prior(key, start, stop, data, rates))
+    return {"noise_plus": rates.plus, "noise_minus": rates.minus}
+
+
+def _noise_rates(extra: Mapping[str, np.ndarray]) -> NoiseRates:
+    if "noise_plus" not in extra:
+        return NoiseRates(_NONE, _NONE)
+    return NoiseRates(extra["noise_plus"], extra["noise_minus"])
+
+
+class Cells:
+    """The matrix form, for any data; with noise rates in ``extra`` by the paper's sampler."""
+
+    def __init__(self, data: Observed) -> None:
+        self._data = data
+        self._released = released_total(data)
+        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
+
+    def prepare(self, phi: np.ndarray, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
+        """phi (columns, components), and the same by components."""
+        return phi, np.ascontiguousarray(phi.T)
+
+    def draw(
+        self,
+        theta: np.ndarray,
+        prepared: tuple[np.ndarray, np.ndarray],
+        key: SweepKey,
+        workers: Workers,
+        extra: Mapping[str, np.ndarray] | None = None,
+    ) -> MatrixTokens:
+        """The sums of allocated tokens of one sweep; theta is (rows, components)."""
+        phi, by_component = prepared
+        factors, noise = Factors(theta, phi), _noise_rates(extra or {})
+        counters = Counters(factors, self._released, workers)
 
         def rows(worker: int, start: int, stop: int) -> None:
-            _sweep_rows(
-                *key, start, stop, theta, phi, phi_by_column, *data[2:],
-                self._noise_rates.bessel, plus, minus,
-                row_topic, column_topic[worker],
-            )  # fmt: skip
+            _sweep_rows(key, start, stop, factors, by_component, self._data, noise, counters.of(worker))
 
-        row_work.run_with_worker(data.n_rows, rows)
-        exposure = Exposure(data.missing_starts, data.missing_columns)
-        return TopicSums(row_topic, column_topic.sum(axis=0), exposure)
+        workers.run_with_worker(self._data.n_rows, rows)
+        return MatrixTokens(counters.rows, counters.columns(), self._exposure)
+
+
+def draw_counts(
+    model: CountModel,
+    state: Any,
+    data: Observed,
+    shape: tuple[int, ...],
+    key: SweepKey,
+    workers: Workers,
+    extra: Mapping[str, np.ndarray],
+) -> np.ndarray:
+    """True counts (rows, width) of any model: drawn, or as observed; missing cells from their Poisson rates."""
+    counts = np.empty((data.n_rows, data.width), dtype=np.int64)
+    noise = _noise_rates(extra)
+    for block in row_blocks(shape):
+        first, rates = block.start, checked_rates(model, state, shape, block)
+
+        def rows(start: int, stop: int, first: int = first, rates: np.ndarray = rates) -> None:
+            _draw_rows(key, start + first, stop + first, first, rates, data, noise, counts)
+
+        workers.run(len(rates), rows)
+    return counts
 
 
 @compiled
-def _sweep_rows(
-    seed, chain, sweep, start, stop, theta, phi, phi_by_column,
-    row_starts, columns, values, missing_starts, missing_columns, row_rho, cell_rho,
-    bessel, plus, minus, row_topic, column_topic,
-):  # fmt: skip
-    n_topics, width = phi.shape
-    rates = np.empty(width)
-    released = np.empty(width, dtype=np.int64)
-    scratch = np.empty(scratch_size(n_topics))
-    for d in range(start, stop):
-        stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
-        fill_rates(d, theta, phi, rates)
-        open_row(d, row_starts, columns, values, missing_starts, missing_columns, released)
-        for v in range(width):
-            x = released[v]
-            if x == MISSING:
-                continue
-            rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
-            if bessel:
-                y, plus[d, v], minus[d, v], stream = draw_count_by_bessel(
-                    stream, x, rates[v], math.exp(-rho), plus[d, v], minus[d, v]
+def _draw_row(stream, d, rates, data, noise, released, counts):
+    """counts[v] of row d given its rates; MISSING stays MISSING. Returns the stream."""
+    plus, minus = noise
+    row_rho, cell_rho = data.row_rho, data.cell_rho
+    open_row(d, data, released)
+    by_cell = len(cell_rho) > 0
+    if data.looks.shape[1] > 0:
+        return _draw_row_of_looks(stream, d, rates, data, released, counts)
+    if len(plus) > 0:
+        for v in range(len(rates)):
+            counts[v] = MISSING
+            if released[v] != MISSING:
+                rho = cell_rho[d, v] if by_cell else row_rho[d]
+                counts[v], plus[d, v], minus[d, v], stream = draw_count_by_bessel(
+                    stream, released[v], rates[v], math.exp(-rho), plus[d, v], minus[d, v]
                 )
-            else:
-                y, stream = draw_count(stream, x, rates[v], rho)
-            if y > 0:
-                stream = allocate(stream, d, v, y, theta, phi_by_column, scratch, row_topic, column_topic)
+        return stream
+    for v in range(len(rates)):
+        counts[v] = MISSING
+        if released[v] != MISSING:
+            rho = cell_rho[d, v] if by_cell else row_rho[d]
+            counts[v], stream = draw_count(stream, released[v], rates[v], rho)
+    return stream
+
+
+@compiled
+def _draw_row_of_looks(stream, d, rates, data, released, counts):
+    """The same for counts that were released several times."""
+    n_releases = len(data.look_rho)
+    x, noise, rho_of_looks = np.empty(n_releases, np.int64), np.empty(n_releases), data.look_rho[:, d].copy()
+    at = data.row_starts[d]
+    for v in range(len(rates)):
+        counts[v] = MISSING
+        if released[v] > 0:
+            n = gather(data.looks[at], rho_of_looks, x, noise)
+            counts[v], stream = draw_count_repeated(stream, x[:n], noise[:n], rates[v])
+            at += 1
+        elif released[v] == 0:
+            rho = noise_of(
+                d, v, data.row_rho, data.cell_rho, data.partial_starts, data.partial_columns, data.partial_rho
+            )
+            counts[v], stream = poisson(stream, math.exp(-rho) * rates[v])
+    return stream
+
+
+@compiled
+def _sweep_rows(key, start, stop, factors, phi_by_component, data, noise, sums):
+    theta, phi = factors
+    row_topic, column_topic = sums
+    n_components, width = phi_by_component.shape
+    rates, released = np.empty(width), np.empty(width, dtype=np.int64)
+    counts, scratch = np.empty(width, dtype=np.int64), np.empty(scratch_size(n_components))
+    for d in range(start, stop):
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        fill_rates(d, theta, phi_by_component, rates)
+        stream = _draw_row(stream, d, rates, data, noise, released, counts)
+        for v in range(width):
+            if counts[v] > 0:
+                stream = allocate(stream, d, v, counts[v], theta, phi, scratch, row_topic, column_topic)
+
+
+@compiled
+def _draw_rows(key, start, stop, first, rates, data, noise, counts):
+    width = rates.shape[1]
+    released = np.empty(width, dtype=np.int64)
+    for d in range(start, stop):
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        stream = _draw_row(stream, d, rates[d - first], data, noise, released, counts[d])
+        for v in range(width):
+            if counts[d, v] == MISSING:
+                counts[d, v], stream = poisson(stream, rates[d - first, v])
+
+
+@compiled
+def _draw_from_prior(key, start, stop, data, noise):
+    """Exponential with mean alpha/(1-alpha) = 1/expm1(rho)."""
+    for d in range(start, stop):
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.NOISE_RATES, d)
+        for v in range(noise.plus.shape[1]):
+            mean = 1.0 / math.expm1(data.cell_rho[d, v] if len(data.cell_rho) else data.row_rho[d])
+            e, stream = exponential(stream)
+            noise.plus[d, v] = mean * e
+            e, stream = exponential(stream)
+            noise.minus[d, v] = mean * e

@@ -1,17 +1,25 @@
-"""Compiled parts that the engines share: one row of rates, one row of releases, one cell's tokens."""
+"""What algorithms do with a row: its rates, what was released in it, and its tokens shared out and counted.
+
+**Codes.** A proposed token must find out quickly what was released in its cell. A byte says it: 0 for x <= 0, the
+value up to 253, LARGE for more (looked up in the listed cells then), UNSEEN for a missing cell.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from countveil.inference.engines.cpu.cell_products import LANES, running_sums, sum_of_products
+from countveil.inference.engines.cpu.products import LANES, running_sums, sum_of_products
+from countveil.inference.observed import Observed, find_cell
 from countveil.kernels.binomial import binomial
-from countveil.kernels.compiled import compiled, inlined
 from countveil.kernels.uniform import uniform
-from countveil.models.topic_model import TopicState
+from countveil.models.einsum.exposure import ordered_sum
+from countveil.runtime.compiled import compiled, inlined
+from countveil.runtime.workers import Workers
 
-#: What a row buffer holds for a missing cell.
-MISSING = -1
+LARGE = 254
+UNSEEN = 255
 
 #: Counts up to this are shared out token by token, larger ones by binomials.
 FEW_TOKENS = 16
@@ -19,9 +27,92 @@ FEW_TOKENS = 16
 _ZERO, _ONE, _LANES = np.uint64(0), np.uint64(1), np.uint64(LANES)
 
 
-def factors_by_row(state: TopicState) -> tuple[np.ndarray, np.ndarray]:
-    """theta (rows, K) and phi (columns, K) as compiled code expects them; no copy where they are so already."""
-    return np.ascontiguousarray(state.theta, np.float64), np.ascontiguousarray(state.phi.T, np.float64)
+class Factors(NamedTuple):
+    """The factors of the matrix form, (rows, K) and (columns, K)."""
+
+    theta: np.ndarray
+    phi: np.ndarray
+
+
+class Sums(NamedTuple):
+    """Allocated tokens: of all rows, and what one worker adds to the columns."""
+
+    rows: np.ndarray  # int32 or int64 (rows, K)
+    columns: np.ndarray  # int32 or int64 (columns, K)
+
+
+class Counters:
+    """What tokens are counted in: one array for the rows, one per worker for the columns."""
+
+    def __init__(self, factors: Factors, released: float, workers: Workers) -> None:
+        theta, phi = factors
+        kind = counter_type(released, theta, phi)
+        self.rows = np.zeros(theta.shape, dtype=kind)
+        self._columns = np.zeros((workers.threads, *phi.shape), dtype=kind)
+
+    def of(self, worker: int) -> Sums:
+        """Where one worker adds."""
+        return Sums(self.rows, self._columns[worker])
+
+    def columns(self) -> np.ndarray:
+        """The sum over all workers; they must be done."""
+        return added_up(self._columns)
+
+
+def counter_type(released: float, theta: np.ndarray, phi: np.ndarray) -> type[np.signedinteger]:
+    """int32 where it holds all tokens of a sweep many times over, else int64.
+
+    A true count beyond its release is at most about its rate, so that there are hardly more tokens than the
+    released total and the total rate together.
+    """
+    expected = released + float(ordered_sum(theta) @ ordered_sum(phi))
+    return np.int32 if expected < 2**28 else np.int64
+
+
+def added_up(parts: np.ndarray) -> np.ndarray:
+    """The sum over the first axis, in the place of its first entry."""
+    for part in parts[1:]:
+        parts[0] += part
+    return parts[0]
+
+
+def released_total(data: Observed) -> float:
+    """The sum of the positive releases: once, because there may be millions of them."""
+    return float(data.values.sum(dtype=np.float64))
+
+
+def code_matrix(data: Observed) -> np.ndarray:
+    """All codes (rows, width) where that is smaller than the listed cells; else an empty array (0, 0)."""
+    listed = data.columns.nbytes + data.values.nbytes + data.missing_columns.nbytes
+    small = data.n_rows * data.width <= listed
+    codes = np.zeros((data.n_rows, data.width) if small else (0, 0), dtype=np.uint8)
+    _fill_codes(data, codes)
+    return codes
+
+
+@compiled
+def _fill_codes(data, codes):
+    for d in range(len(codes)):
+        open_codes(d, data, codes[d])
+
+
+@compiled
+def open_codes(d, data, codes):
+    """Write row d into ``codes``."""
+    columns, values, missing = data.columns, data.values, data.missing_columns
+    codes[:] = 0
+    for i in range(data.row_starts[d], data.row_starts[d + 1]):
+        codes[columns[i]] = min(values[i], LARGE)
+    for i in range(data.missing_starts[d], data.missing_starts[d + 1]):
+        codes[missing[i]] = UNSEEN
+
+
+@compiled
+def value_of(code, d, v, row_starts, columns, values):
+    """The released value behind a positive code."""
+    if code != LARGE:
+        return np.int64(code)
+    return np.int64(values[find_cell(columns, row_starts[d], row_starts[d + 1], v)])
 
 
 @compiled
@@ -35,21 +126,10 @@ def fill_rates(d, theta, phi, rates):
             rates[v] += weight * phi[k, v]
 
 
-@compiled
-def open_row(d, row_starts, columns, values, missing_starts, missing_columns, released):
-    """Write row d into ``released``: positive cells, 0 for x <= 0, MISSING."""
-    for v in range(len(released)):
-        released[v] = 0
-    for i in range(row_starts[d], row_starts[d + 1]):
-        released[columns[i]] = values[i]
-    for i in range(missing_starts[d], missing_starts[d + 1]):
-        released[missing_columns[i]] = MISSING
-
-
 @inlined
-def cell_rate(d, v, theta, phi_by_column):
+def cell_rate(d, v, theta, phi):
     """sum_k theta_dk phi_kv."""
-    return sum_of_products(theta, d, phi_by_column, v)
+    return sum_of_products(theta, d, phi, v)
 
 
 @compiled
@@ -59,29 +139,29 @@ def scratch_size(n_topics):
 
 
 @inlined
-def allocate_few(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
+def allocate_few(stream, d, v, count, theta, phi, scratch, row_topic, column_topic):
     """Share a cell's count out over the topics in proportion to theta_dk phi_kv, and add it to both sums.
 
-    A token is a point of the line on which the products lie end to end: lane after lane (see ``cell_products``),
+    A token is a point of the line on which the products lie end to end: lane after lane (see ``products``),
     within a lane topic after topic. All ends up to the point are counted, without a branch, so that the processor
     works on several tokens at once.
     """
     # Unsigned, because numba checks a signed index for being negative.
     d, v = np.uint64(d), np.uint64(v)
-    total = lay_out(d, v, theta, phi_by_column, scratch)
+    total = lay_out(d, v, theta, phi, scratch)
     for _ in range(count):
         u, stream = uniform(stream)
-        k = pick(u, total, d, v, theta, phi_by_column, scratch)
+        k = pick(u, total, d, v, theta, phi, scratch)
         row_topic[d, k] += 1
         column_topic[v, k] += 1
     return stream
 
 
 @inlined
-def lay_out(d, v, theta, phi_by_column, scratch):
+def lay_out(d, v, theta, phi, scratch):
     """The products theta_dk phi_kv end to end: running sums within a lane, and where each lane starts."""
     last = np.uint64(theta.shape[1]) // _LANES * _LANES
-    running_sums(theta, d, phi_by_column, v, scratch)
+    running_sums(theta, d, phi, v, scratch)
     total = 0.0
     for lane in range(_LANES):
         scratch[last + _LANES + lane] = total
@@ -90,7 +170,7 @@ def lay_out(d, v, theta, phi_by_column, scratch):
 
 
 @inlined
-def pick(u, total, d, v, theta, phi_by_column, scratch):
+def pick(u, total, d, v, theta, phi, scratch):
     """The topic at the point u * total of the line that was laid out."""
     last = np.uint64(theta.shape[1]) // _LANES * _LANES
     starts = last + _LANES
@@ -102,34 +182,34 @@ def pick(u, total, d, v, theta, phi_by_column, scratch):
     k = lane
     for end in range(lane, last, _LANES):
         k += _LANES if scratch[end] <= point else _ZERO
-    return k if k < last else _checked(k, u, d, v, theta, phi_by_column)
+    return k if k < last else _checked(k, u, d, v, theta, phi)
 
 
 @compiled
-def _checked(k, u, d, v, theta, phi_by_column):
+def _checked(k, u, d, v, theta, phi):
     """k, unless rounding led past the end or to a product of zero: the last positive one then.
 
     Products that have all underflowed to zero count as equal: a token must go somewhere.
     """
     n = np.uint64(theta.shape[1])
-    if k < n and theta[d, k] * phi_by_column[v, k] > 0.0:
+    if k < n and theta[d, k] * phi[v, k] > 0.0:
         return k
     for back in range(n):
-        if theta[d, n - _ONE - back] * phi_by_column[v, n - _ONE - back] > 0.0:
+        if theta[d, n - _ONE - back] * phi[v, n - _ONE - back] > 0.0:
             return n - _ONE - back
     return np.uint64(u * n)
 
 
 @compiled
-def allocate_many(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
+def allocate_many(stream, d, v, count, theta, phi, scratch, row_topic, column_topic):
     """``allocate_few`` for large counts: binomials, topic after topic, until few tokens are left.
 
     The order of the topics is free as long as the tokens have no say in it: each is drawn in proportion to the
     products that are left. So the largest mostly comes first, without a search, and often takes all tokens.
     """
     d, v, n = np.uint64(d), np.uint64(v), theta.shape[1]
-    total = lay_out(d, v, theta, phi_by_column, scratch)
-    k, drawn, stream = _one_topic(stream, total, d, v, count, theta, phi_by_column, scratch)
+    total = lay_out(d, v, theta, phi, scratch)
+    k, drawn, stream = _one_topic(stream, total, d, v, count, theta, phi, scratch)
     row_topic[d, k] += drawn
     column_topic[v, k] += drawn
     count -= drawn
@@ -139,39 +219,39 @@ def allocate_many(stream, d, v, count, theta, phi_by_column, scratch, row_topic,
     for other in range(n):
         left[0, other] = theta[d, other]
     left[0, k] = 0.0 if total > 0.0 else left[0, k]
-    total = lay_out(_ZERO, v, left, phi_by_column, scratch)
+    total = lay_out(_ZERO, v, left, phi, scratch)
     while count > FEW_TOKENS and total > 0.0:
-        k, drawn, stream = _one_topic(stream, total, _ZERO, v, count, left, phi_by_column, scratch)
+        k, drawn, stream = _one_topic(stream, total, _ZERO, v, count, left, phi, scratch)
         row_topic[d, k] += drawn
         column_topic[v, k] += drawn
         count -= drawn
         left[0, k] = 0.0
-        total = lay_out(_ZERO, v, left, phi_by_column, scratch)
+        total = lay_out(_ZERO, v, left, phi, scratch)
     for _ in range(count):
         u, stream = uniform(stream)
-        k = pick(u, total, _ZERO, v, left, phi_by_column, scratch)
+        k = pick(u, total, _ZERO, v, left, phi, scratch)
         row_topic[d, k] += 1
         column_topic[v, k] += 1
     return stream
 
 
 @inlined
-def _one_topic(stream, total, d, v, count, theta, phi_by_column, scratch):
+def _one_topic(stream, total, d, v, count, theta, phi, scratch):
     """A topic, and how many of the tokens it takes.
 
     A single product that is left is the total to the last bit, and takes all. Where all have underflowed to zero no
     topic takes any: tokens go one by one then (``_checked``).
     """
     u, stream = uniform(stream)
-    k = pick(u, total, d, v, theta, phi_by_column, scratch)
-    share = theta[d, k] * phi_by_column[v, k] / total if total > 0.0 else 0.0
+    k = pick(u, total, d, v, theta, phi, scratch)
+    share = theta[d, k] * phi[v, k] / total if total > 0.0 else 0.0
     drawn, stream = binomial(stream, count, share)
     return k, drawn, stream
 
 
 @compiled
-def allocate(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic):
+def allocate(stream, d, v, count, theta, phi, scratch, row_topic, column_topic):
     """Either way. A loop over many cells asks for itself: two ways in one place make it slower."""
     if count > FEW_TOKENS:
-        return allocate_many(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic)
-    return allocate_few(stream, d, v, count, theta, phi_by_column, scratch, row_topic, column_topic)
+        return allocate_many(stream, d, v, count, theta, phi, scratch, row_topic, column_topic)
+    return allocate_few(stream, d, v, count, theta, phi, scratch, row_topic, column_topic)

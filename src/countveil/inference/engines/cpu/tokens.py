@@ -1,11 +1,8 @@
-"""The topic model at the cost of its tokens: a sweep that never looks at most cells.
+"""The matrix form of any factorization at the cost of its tokens: a sweep that never looks at most cells.
 
-For a positive cell x = t, P(y) is proportional to Poisson(y; mu/alpha) * h(y), h = 1 up to t and alpha**(2(y-t))
-beyond. Proposing y ~ Poisson(mu/alpha), accepting it with h(y) and else drawing from the exact conditional is
-exact; and a proposal of 0 is always accepted, so a cell that receives no proposed token is done, untouched. By
-superposition whole rows are proposed at once: for row d and topic k, Poisson(theta_dk Phi_k / alpha) tokens, each
-with a column drawn in proportion to phi_k. Tokens arrive already allocated to a topic. A cell with x <= 0 has
-y ~ Poisson(alpha*mu), likewise by tokens.
+mu_dv = sum_k theta_dk phi_vk. By superposition tokens are proposed for whole rows at once (``proposals``): for row
+d and component k, Poisson(theta_dk Phi_k / alpha) tokens, each with a column drawn in proportion to phi_k. Tokens
+arrive already allocated to a component. A cell with x <= 0 has y ~ Poisson(alpha*mu), likewise by tokens.
 
 Row by row, from the row's own stream (pass 4 from the cell's own):
 
@@ -14,10 +11,18 @@ Row by row, from the row's own stream (pass 4 from the cell's own):
 3. visited columns, cells x <= 0: tokens at rate alpha;
 4. visited columns, positive cells: one exact draw each; in columns with large counts all cells are visited.
 
-A row that expects more tokens in 1, 2 or 3 than it has cells is drawn cell by cell there (``crowded_rows``).
+A row that expects more tokens in 1, 2 or 3 than it has cells is drawn cell by cell there: a heavy document, or a
+state far from the data (the first sweeps, a weak prior where a row is mostly missing), where tokens would cost more
+than a look at every cell, without a bound. Whether a row is crowded depends on the state and the data, never on the
+randomness of the draw: both ways are exact, and the same for every split of rows.
 
 Where alpha varies within a row, 1 proposes at the smallest alpha and thins by alpha_min/alpha of the cell, 2 and 3
-propose at the largest and thin by alpha/alpha_max. Missing cells take no tokens in any pass.
+propose at the largest and thin by alpha/alpha_max. Missing cells take no tokens in any pass. A plain row (rho =
+inf) has nothing to draw: its counts are shared out. Positive cells of counts that were released several times are
+drawn one by one.
+
+``integrate`` hands positive cells back where that is possible and leaves out 2 and 3: what is left are the kept
+cells' tokens, and an exposure of 1 - alpha everywhere, 1 on the kept cells. It mixes faster where noise is strong.
 
 Cost: O(tokens/alpha on the proposed columns + K per positive cell of the visited ones + (rows + columns) K).
 """
@@ -29,283 +34,383 @@ from typing import NamedTuple
 
 import numpy as np
 
-from countveil.inference.engines.cpu.codes import UNSEEN, code_matrix, open_codes, value_of
-from countveil.inference.engines.cpu.counters import added_up, counter_type, released_total
-from countveil.inference.engines.cpu.crowded_rows import (
-    TOKENS_PER_VISIT,
-    is_crowded,
-    visit_others,
-    visit_positive,
+from countveil.inference.engines.cpu.alias_tables import WordTables, word_tables
+from countveil.inference.engines.cpu.choose import TOKENS_PER_VISIT, ColumnPlan, make_plan, plan_of
+from countveil.inference.engines.cpu.proposals import (
+    REJECTED,
+    accept_or_reject,
+    draw_tokens,
+    forget,
+    token_buffer,
 )
-from countveil.inference.engines.cpu.plan import make_plan
 from countveil.inference.engines.cpu.rows import (
+    FEW_TOKENS,
+    Counters,
+    Factors,
     allocate,
+    allocate_few,
+    allocate_many,
     cell_rate,
-    factors_by_row,
-    lay_out,
-    pick,
+    code_matrix,
+    open_codes,
+    released_total,
     scratch_size,
+    value_of,
 )
-from countveil.inference.engines.cpu.visits import visit_cells
-from countveil.inference.engines.cpu.word_tables import choose_slots, word_at, word_tables
-from countveil.inference.observations import Observations
+from countveil.inference.engines.cpu.visits import is_dropped, visit_cells
+from countveil.inference.observed import Observed, gather, noise_of
 from countveil.kernels import steps
-from countveil.kernels.compiled import compiled
-from countveil.kernels.count_conditional import draw_count_directly
-from countveil.kernels.philox import open_stream
+from countveil.kernels.noise.geometric import draw_count, draw_count_directly
+from countveil.kernels.noise.repeated import draw_count_repeated
+from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.poisson import poisson
 from countveil.kernels.uniform import uniform
-from countveil.kernels.uniforms import fill_uniforms
-from countveil.models.exposure import Exposure
-from countveil.models.row_work import RowWork
-from countveil.models.sweep_key import SweepKey
-from countveil.models.topic_model import TopicModel, TopicState, TopicSums
-
-_STANDS, _FALLS = -1, -2
+from countveil.models.einsum.exposure import exposure_of
+from countveil.models.einsum.model import MatrixTokens
+from countveil.runtime.compiled import compiled, inlined
+from countveil.runtime.workers import Workers
 
 
-class TopicTokens:
-    """Engine for a TopicModel and a release, exact method."""
+class Prepared(NamedTuple):
+    """What depends on phi alone."""
 
-    def __init__(self, model: TopicModel, observations: Observations) -> None:
-        self._model = model
-        self._data = observations
-        self._released = released_total(observations)
-        self._codes = code_matrix(observations)
-        self._tokens_per_visit = TOKENS_PER_VISIT
-        self._plan = make_plan(observations, model.n_topics)
-        by_cell = observations.cell_rho
-        self._lowest_rho = by_cell.min(axis=1) if len(by_cell) else observations.row_rho
-        self._highest_rho = by_cell.max(axis=1) if len(by_cell) else observations.row_rho
+    phi: np.ndarray  # (columns, components)
+    proposed: WordTables
+    visited: WordTables
 
-    def sweep(self, state: TopicState, key: SweepKey, row_work: RowWork) -> tuple[TopicState, TopicSums]:
-        """Draw all true counts as tokens, then the factors."""
-        sums = self.sums(state, key, row_work)
-        return self._model.update_from_sums(state, sums, key, row_work), sums
 
-    def sums(self, state: TopicState, key: SweepKey, row_work: RowWork) -> TopicSums:
-        """The sums of allocated tokens of one sweep."""
-        data, plan = self._data, self._plan
-        theta, phi = factors_by_row(state)
-        proposed = word_tables(phi, plan.proposed, row_work)
-        visited = word_tables(phi, plan.visited, row_work)
-        columns = (plan.proposed, plan.visited, plan.is_proposed)
-        counter = counter_type(self._released, theta, phi)
-        row_topic = np.zeros(theta.shape, dtype=counter)
-        column_topic = np.zeros((row_work.threads, *phi.shape), dtype=counter)
+class _Options(NamedTuple):
+    """How compiled code serves the rows."""
+
+    plan: ColumnPlan
+    codes: np.ndarray
+    lowest_rho: np.ndarray
+    highest_rho: np.ndarray
+    tokens_per_visit: float
+    integrate: bool
+
+
+class Tokens:
+    """For any data, exact method; with ``integrate`` where noise does not vary within a row."""
+
+    def __init__(
+        self, data: Observed, n_components: int, workers: Workers, *, integrate: bool = False,
+        tokens_per_visit: float = TOKENS_PER_VISIT, visited: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
+        """``visited`` (columns, and those visited as a whole) overrides the plan, for tests."""
+        self._data, self._integrate = data, integrate
+        self._released = released_total(data)
+        if visited is None:
+            plan, self._cells = make_plan(data, n_components, integrate, workers)
+        else:
+            plan, self._cells = plan_of(data, *visited)
+        codes = np.zeros((0, 0), np.uint8) if data.is_plain else code_matrix(data)
+        self._options = _Options(plan, codes, data.lowest_rho, data.highest_rho, tokens_per_visit, integrate)
+        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
+
+    def prepare(self, phi: np.ndarray, workers: Workers) -> Prepared:
+        """Tables of the columns; phi is (columns, components)."""
+        plan, none = self._options.plan, np.zeros(0, dtype=np.int32)
+        needs_visited = not (self._integrate or self._data.is_plain)
+        return Prepared(
+            phi,
+            word_tables(phi, plan.proposed, workers),
+            word_tables(phi, plan.visited if needs_visited else none, workers),
+        )
+
+    def draw(self, theta: np.ndarray, prepared: Prepared, key: SweepKey, workers: Workers) -> MatrixTokens:
+        """The sums of allocated tokens of one sweep; theta is (rows, components)."""
+        data, factors = self._data, Factors(theta, prepared.phi)
+        counters = Counters(factors, self._released, workers)
+        tables = (prepared.proposed, prepared.visited)
+        kept: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
 
         def rows(worker: int, start: int, stop: int) -> None:
-            _propose_rows(
-                *key, start, stop, self._tokens_per_visit, theta, phi, *columns, *proposed, *visited, self._codes,
-                *data[2:], self._lowest_rho, self._highest_rho, row_topic, column_topic[worker],
-            )  # fmt: skip
+            kept[0, start] = _draw_rows(
+                key, start, stop, factors, tables, data, self._options, counters.of(worker)
+            )
 
         def visits(worker: int, start: int, stop: int) -> None:
-            visit_cells(
-                *key, data.width, *plan.cells, start, stop, theta, phi, data.row_rho, data.cell_rho,
-                row_topic, column_topic[worker],
-            )  # fmt: skip
+            kept[1, start] = visit_cells(
+                key, start, stop, self._cells, factors, data, self._integrate, counters.of(worker)
+            )
 
-        row_work.run_with_worker(data.n_rows, rows)
-        row_work.run_with_worker(plan.cells.n_blocks, visits, small=1)
-        exposure = Exposure(data.missing_starts, data.missing_columns)
-        return TopicSums(row_topic, added_up(column_topic), exposure)
+        def plain_rows(worker: int, start: int, stop: int) -> None:
+            _share_out_rows(key, start, stop, factors, data, counters.of(worker))
 
+        def looks(worker: int, start: int, stop: int) -> None:
+            _draw_looks(key, start, stop, factors, data, counters.of(worker))
 
-class TokenRoom(NamedTuple):
-    """Room for the tokens of a row."""
-
-    per_topic: np.ndarray  # int64 (topics)
-    uniforms: np.ndarray
-    column: np.ndarray  # int32
-    topic: np.ndarray  # int32
-    fallen: np.ndarray  # int32: columns whose proposals are not accepted
-
-
-@compiled
-def token_room(n_topics, n_tokens):
-    """Room for a row with so many topics and tokens."""
-    return TokenRoom(
-        np.empty(n_topics, dtype=np.int64),
-        np.empty(n_tokens),
-        np.empty(n_tokens, dtype=np.int32),
-        np.empty(n_tokens, dtype=np.int32),
-        np.empty(n_tokens, dtype=np.int32),
-    )
+        # Functions of their own: what the data do not need is not compiled.
+        workers.run_with_worker(data.n_rows, plain_rows if data.is_plain else rows)
+        if data.is_repeated:
+            workers.run_with_worker(data.n_rows, looks)
+        if len(self._cells.rows):
+            workers.run_with_worker(self._cells.n_blocks, visits, small=1)
+        exposure = self._exposure
+        if self._integrate:
+            parts = [kept[place] for place in sorted(kept)]
+            exposure = exposure._replace(
+                alpha=np.exp(-data.row_rho),
+                kept_rows=np.concatenate([part[0] for part in parts]),
+                kept_columns=np.concatenate([part[1] for part in parts]),
+            )
+        return MatrixTokens(counters.rows, counters.columns(), exposure)
 
 
 @compiled
-def draw_tokens(
-    stream, d, scale, theta, mass, heavy_mass, n_heavy, per_weight, slots, codes, positive, room, scratch
-):
-    """Tokens of row d, Poisson(scale * theta_dk * mass_k) of topic k, each with a column by weight.
+def _draw_rows(key, start, stop, factors, tables, data, options, sums):
+    """Passes 1 to 3 for rows start..stop; where cells are integrated out, rows and columns of those kept."""
+    theta, phi = factors
+    row_topic, column_topic = sums
+    proposed_tables, visited_tables = tables
+    row_starts, columns, values = data.row_starts, data.columns, data.values
+    row_rho, cell_rho = data.row_rho, data.cell_rho
+    plan, code_rows, lowest_rho, highest_rho, tokens_per_visit, integrate = options
+    width, n_components = phi.shape
+    scratch = np.empty(scratch_size(n_components))
+    proposals = np.zeros(width, dtype=np.int32)
+    tokens = token_buffer(n_components, 1024)
+    row_codes = np.zeros(width, dtype=np.uint8)
+    listed = len(code_rows) == 0
+    by_cell = len(cell_rho) > 0
+    varies = by_cell or len(data.partial_rho) > 0
+    room = 4096 if integrate else 0
+    kept_rows, kept_columns, n_kept = np.empty(room, np.int32), np.empty(room, np.int32), 0
+    for d in range(start, stop):
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        if math.isinf(row_rho[d]):
+            _share_out(stream, d, theta, phi, row_starts, columns, values, scratch, row_topic, column_topic)
+            continue
+        codes = row_codes if listed else code_rows[d]
+        if listed:
+            open_codes(d, data, codes)
+        if len(plan.proposed):
+            rho = highest_rho[d]
+            expected = math.exp(rho) * cell_rate(d, 0, theta, proposed_tables.mass.reshape(1, -1))
+            n_positive = row_starts[d + 1] - row_starts[d]
+            before = n_kept
+            if is_crowded(expected, n_positive, tokens_per_visit):
+                kept_columns = _with_room(kept_columns, n_kept, n_positive if integrate else 0)
+                n_kept, stream = _visit_positive(
+                    stream, d, plan.is_proposed, theta, phi, row_starts, columns, values, row_rho, cell_rho,
+                    integrate, kept_columns, n_kept, scratch, row_topic, column_topic,
+                )  # fmt: skip
+            else:
+                n, tokens, stream = draw_tokens(
+                    stream, d, math.exp(rho), theta, proposed_tables, codes, True, tokens, scratch
+                )
+                if by_cell:
+                    n, stream = _thin(stream, n, tokens, rho, cell_rho, d)
+                kept_columns = _with_room(kept_columns, n_kept, n if integrate else 0)
+                n_kept, stream = _settle(
+                    stream, d, n, tokens, proposals, theta, phi, codes, row_starts, columns, values,
+                    row_rho, cell_rho, integrate, kept_columns, n_kept, scratch, row_topic, column_topic,
+                )  # fmt: skip
+            if integrate:
+                kept_rows = _with_room(kept_rows, before, n_kept - before)
+                kept_rows[before:n_kept] = d
+        if integrate:
+            continue
+        rho = lowest_rho[d]
+        for group in range(2):
+            chosen = plan.proposed if group == 0 else plan.visited
+            if len(chosen) == 0:
+                continue
+            own = proposed_tables if group == 0 else visited_tables
+            expected = math.exp(-rho) * cell_rate(d, 0, theta, own.mass.reshape(1, -1))
+            if is_crowded(expected, len(chosen), tokens_per_visit):
+                stream = _visit_others(
+                    stream, d, chosen, codes, theta, phi, data, scratch, row_topic, column_topic
+                )
+                continue
+            n, tokens, stream = draw_tokens(
+                stream, d, math.exp(-rho), theta, own, codes, False, tokens, scratch
+            )
+            if varies:
+                n, stream = _thin_others(stream, n, tokens, rho, data, d)
+            for i in range(n):
+                row_topic[d, tokens.component[i]] += 1
+                column_topic[tokens.column[i], tokens.component[i]] += 1
+    return kept_rows[:n_kept].copy(), kept_columns[:n_kept].copy()
 
-    Only those on positive (or else on non-positive) observed cells are kept. Returns ``(number, room, stream)``;
-    the room grows as needed.
-    """
-    n_topics, n_columns = np.uint64(theta.shape[1]), slots.shape[1]
-    masses = mass.reshape(1, -1)
-    total = lay_out(np.uint64(d), np.uint64(0), theta, masses, scratch)
-    by_topic = scale * total > 0.5 * n_topics
-    n_tokens = np.int64(0)
-    if by_topic:
-        for k in range(n_topics):
-            n, stream = poisson(stream, scale * theta[d, k] * mass[k])
-            room.per_topic[k] = n
-            n_tokens += n
-    else:
-        # Fewer tokens than topics: their number first, then a topic for each.
-        n_tokens, stream = poisson(stream, scale * total)
-    if n_tokens > len(room.column):
-        grown = token_room(n_topics, 2 * n_tokens)
-        grown.per_topic[:] = room.per_topic
-        room = grown
-    if not by_topic:
-        stream = fill_uniforms(stream, room.uniforms, n_tokens)
-        room.per_topic[:] = 0
-        for i in range(n_tokens):
-            k = pick(room.uniforms[i], total, np.uint64(d), np.uint64(0), theta, masses, scratch)
-            room.per_topic[k] += 1
-    stream = fill_uniforms(stream, room.uniforms, n_tokens)
-    begin = np.uint64(0)
-    for k in range(n_topics):
-        end = begin + np.uint64(room.per_topic[k])
-        choose_slots(
-            k, begin, end, mass, heavy_mass, n_heavy, per_weight, n_columns, room.uniforms, room.column
+
+@inlined
+def is_crowded(n_tokens, n_cells, tokens_per_visit):
+    """Whether so many expected tokens cost more than visits to so many cells."""
+    return n_tokens > tokens_per_visit * (n_cells + 1)
+
+
+@compiled
+def _with_room(kept, n_kept, n_more):
+    """The list, longer if it has no room for so many more."""
+    if n_kept + n_more <= len(kept):
+        return kept
+    grown = np.empty(2 * (n_kept + n_more), dtype=kept.dtype)
+    grown[:n_kept] = kept[:n_kept]
+    return grown
+
+
+@compiled
+def _share_out(stream, d, theta, phi, row_starts, columns, values, scratch, row_topic, column_topic):
+    """A plain row: its counts are known."""
+    for i in range(row_starts[d], row_starts[d + 1]):
+        if values[i] <= FEW_TOKENS:
+            stream = allocate_few(
+                stream, d, columns[i], values[i], theta, phi, scratch, row_topic, column_topic
+            )
+    for i in range(row_starts[d], row_starts[d + 1]):
+        if values[i] > FEW_TOKENS:
+            stream = allocate_many(
+                stream, d, columns[i], np.int64(values[i]), theta, phi, scratch, row_topic, column_topic
+            )
+
+
+@compiled
+def _share_out_rows(key, start, stop, factors, data, sums):
+    """Plain rows alone."""
+    theta, phi = factors
+    scratch = np.empty(scratch_size(theta.shape[1]))
+    for d in range(start, stop):
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        _share_out(
+            stream,
+            d,
+            theta,
+            phi,
+            data.row_starts,
+            data.columns,
+            data.values,
+            scratch,
+            sums.rows,
+            sums.columns,
         )
-        room.topic[begin:end] = k
-        begin = end
-    for i in range(begin):
-        room.column[i] = word_at(np.uint64(room.topic[i]), room.column[i], room.uniforms[i], slots)
-    kept = np.uint64(0)
-    for i in range(begin):
-        v = room.column[i]
-        code = codes[np.uint64(v)]
-        room.column[kept] = v
-        room.topic[kept] = room.topic[i]
-        kept += np.uint64((code != 0) & (code != UNSEEN) if positive else code == 0)
-    return np.int64(kept), room, stream
 
 
 @compiled
-def _thin(stream, n_tokens, token_column, token_topic, rho, cell_rho, d, sign):
-    """Where noise varies within a row: keep a token with probability exp(sign * (rho of its cell - rho))."""
-    kept = 0
-    for i in range(n_tokens):
-        v, k = token_column[i], token_topic[i]
-        u, stream = uniform(stream)
-        if u < math.exp(sign * (cell_rho[d, v] - rho)):
-            token_column[kept] = v
-            token_topic[kept] = k
-            kept += 1
-    return kept, stream
+def _draw_looks(key, start, stop, factors, data, sums):
+    """The positive cells of rows start..stop, released several times, each from its own stream."""
+    theta, phi = factors
+    scratch = np.empty(scratch_size(theta.shape[1]))
+    n_releases = len(data.look_rho)
+    x, noise = np.empty(n_releases, dtype=np.int64), np.empty(n_releases)
+    for d in range(start, stop):
+        rho = data.look_rho[:, d].copy()
+        for i in range(data.row_starts[d], data.row_starts[d + 1]):
+            v = data.columns[i]
+            stream = open_stream(key.seed, key.chain, key.sweep, steps.VISITED, d * np.int64(data.width) + v)
+            n = gather(data.looks[i], rho, x, noise)
+            y, stream = draw_count_repeated(stream, x[:n], noise[:n], cell_rate(d, v, theta, phi))
+            if y > 0:
+                allocate(stream, d, v, y, theta, phi, scratch, sums.rows, sums.columns)
 
 
 @compiled
-def _accept_or_redraw(
-    stream, d, n_tokens, room, proposals, theta, phi, codes,
-    row_starts, columns, values, row_rho, cell_rho, scratch, row_topic, column_topic,
+def _settle(
+    stream, d, n_tokens, tokens, proposals, theta, phi, codes, row_starts, columns, values, row_rho, cell_rho,
+    integrate, kept, n_kept, scratch, row_topic, column_topic,
 ):  # fmt: skip
-    """A cell's n proposed tokens stand with probability h(n), else the cell is drawn anew.
-
-    ``proposals`` counts a cell's tokens; it is all zero before and after. The first token of a cell decides for
-    all of them: STANDS or FALLS.
-    """
+    """Count the tokens that stand, and draw the cells anew whose proposals are rejected: ``(n_kept, stream)``."""
+    column, component, rejected = tokens.column, tokens.component, tokens.rejected
+    n_rejected, n_kept, stream = accept_or_reject(
+        stream, d, n_tokens, column, codes, row_starts, columns, values, row_rho, cell_rho, integrate,
+        proposals, rejected, kept, n_kept,
+    )  # fmt: skip
     for i in range(n_tokens):
-        proposals[room.column[i]] += 1
-    n_fallen = 0
-    for i in range(n_tokens):
-        v = room.column[i]
-        n = proposals[v]
-        if n > 1:
-            n_excess = n - value_of(codes[v], d, v, row_starts, columns, values)
-            n = _STANDS
-            if n_excess > 0:
-                rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
-                u, stream = uniform(stream)
-                if u >= math.exp(-2.0 * rho * n_excess):
-                    n = _FALLS
-                    room.fallen[n_fallen] = v
-                    n_fallen += 1
-            proposals[v] = n
-        # A single token stands without a look: t >= 1 on every positive cell.
-        if n != _FALLS:
-            row_topic[d, room.topic[i]] += 1
-            column_topic[v, room.topic[i]] += 1
-    for i in range(n_tokens):
-        proposals[room.column[i]] = 0
-    for v in room.fallen[:n_fallen]:
+        v, k = column[i], component[i]
+        if proposals[v] > REJECTED:
+            row_topic[d, k] += 1
+            column_topic[v, k] += 1
+    forget(n_tokens, column, proposals)
+    for i in rejected[:n_rejected]:
+        v = column[i]
         rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
         t = value_of(codes[v], d, v, row_starts, columns, values)
         y, stream = draw_count_directly(stream, t, cell_rate(d, v, theta, phi), rho)
+        n_kept, stream = _count_cell(
+            stream, d, v, y, t, rho, theta, phi, integrate, kept, n_kept, scratch, row_topic, column_topic
+        )
+    return n_kept, stream
+
+
+@compiled
+def _count_cell(
+    stream, d, v, y, t, rho, theta, phi, integrate, kept, n_kept, scratch, row_topic, column_topic
+):  # fmt: skip
+    """Allocate the tokens of a positive cell, unless they are integrated out."""
+    if y > 0:
+        if integrate:
+            u, stream = uniform(stream)
+            if is_dropped(u, rho, y, t):
+                return n_kept, stream
+            kept[n_kept] = v
+            n_kept += 1
         stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
+    return n_kept, stream
+
+
+@compiled
+def _visit_positive(
+    stream, d, is_chosen, theta, phi, row_starts, columns, values, row_rho, cell_rho,
+    integrate, kept, n_kept, scratch, row_topic, column_topic,
+):  # fmt: skip
+    """The positive cells of a crowded row in the chosen columns, one exact draw each: ``(n_kept, stream)``."""
+    for i in range(row_starts[d], row_starts[d + 1]):
+        v, t = columns[i], np.int64(values[i])
+        if is_chosen[v]:
+            rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
+            y, stream = draw_count(stream, t, cell_rate(d, v, theta, phi), rho)
+            n_kept, stream = _count_cell(
+                stream, d, v, y, t, rho, theta, phi, integrate, kept, n_kept, scratch, row_topic, column_topic
+            )
+    return n_kept, stream
+
+
+@compiled
+def _visit_others(stream, d, chosen, codes, theta, phi, data, scratch, row_topic, column_topic):
+    """The observed cells x <= 0 of a crowded row in the chosen columns: y ~ Poisson(alpha*mu); the stream."""
+    for v in chosen:
+        if codes[v] == 0:
+            rho = noise_of(
+                d, v, data.row_rho, data.cell_rho, data.partial_starts, data.partial_columns, data.partial_rho
+            )
+            y, stream = poisson(stream, math.exp(-rho) * cell_rate(d, v, theta, phi))
+            if y > 0:
+                stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
     return stream
 
 
 @compiled
-def _add_tokens(d, n_tokens, token_column, token_topic, row_topic, column_topic):
+def _thin(stream, n_tokens, tokens, highest_rho, cell_rho, d):
+    """Where noise varies within a row: keep a token on a positive cell with probability alpha_min/alpha."""
+    column, component = tokens.column, tokens.component
+    n_kept = 0
     for i in range(n_tokens):
-        row_topic[d, token_topic[i]] += 1
-        column_topic[token_column[i], token_topic[i]] += 1
+        v, k = column[i], component[i]
+        u, stream = uniform(stream)
+        if u < math.exp(cell_rho[d, v] - highest_rho):
+            column[n_kept] = v
+            component[n_kept] = k
+            n_kept += 1
+    return n_kept, stream
 
 
 @compiled
-def _propose_rows(
-    seed, chain, sweep, start, stop, tokens_per_visit, theta, phi, proposed, visited, is_proposed,
-    proposed_mass, proposed_heavy_mass, proposed_n_heavy, proposed_per_weight, proposed_slots,
-    visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots,
-    code_rows, row_starts, columns, values, missing_starts, missing_columns, row_rho, cell_rho,
-    lowest_rho, highest_rho, row_topic, column_topic,
-):  # fmt: skip
-    """Passes 1 to 3 for rows start..stop."""
-    width, n_topics = phi.shape
-    scratch = np.empty(scratch_size(n_topics))
-    proposals = np.zeros(width, dtype=np.int32)
-    room = token_room(n_topics, 1024)
-    buffer = np.zeros(width, dtype=np.uint8)
-    listed = len(code_rows) == 0
-    by_cell = len(cell_rho) > 0
-    for d in range(start, stop):
-        stream = open_stream(seed, chain, sweep, steps.COUNTS, d)
-        codes = buffer if listed else code_rows[d]
-        if listed:
-            open_codes(d, row_starts, columns, values, missing_starts, missing_columns, codes)
-        rho = highest_rho[d]
-        expected = math.exp(rho) * cell_rate(d, 0, theta, proposed_mass.reshape(1, -1))
-        if is_crowded(expected, row_starts[d + 1] - row_starts[d], tokens_per_visit):
-            stream = visit_positive(
-                stream, d, is_proposed, theta, phi, row_starts, columns, values, row_rho, cell_rho,
-                scratch, row_topic, column_topic,
-            )  # fmt: skip
-        elif len(proposed):
-            n, room, stream = draw_tokens(
-                stream, d, math.exp(rho), theta, proposed_mass, proposed_heavy_mass, proposed_n_heavy,
-                proposed_per_weight, proposed_slots, codes, True, room, scratch,
-            )  # fmt: skip
-            if by_cell:
-                n, stream = _thin(stream, n, room.column, room.topic, rho, cell_rho, d, 1.0)
-            stream = _accept_or_redraw(
-                stream, d, n, room, proposals, theta, phi, codes,
-                row_starts, columns, values, row_rho, cell_rho, scratch, row_topic, column_topic,
-            )  # fmt: skip
-        rho = lowest_rho[d]
-        for group in range(2):
-            mass, heavy_mass, n_heavy, per_weight, slots = (
-                (proposed_mass, proposed_heavy_mass, proposed_n_heavy, proposed_per_weight, proposed_slots)
-                if group == 0
-                else (visited_mass, visited_heavy_mass, visited_n_heavy, visited_per_weight, visited_slots)
-            )
-            chosen = proposed if group == 0 else visited
-            expected = math.exp(-rho) * cell_rate(d, 0, theta, mass.reshape(1, -1))
-            if is_crowded(expected, len(chosen), tokens_per_visit):
-                stream = visit_others(
-                    stream, d, chosen, codes, theta, phi, row_rho, cell_rho, scratch, row_topic, column_topic
-                )
-            elif len(chosen):
-                n, room, stream = draw_tokens(
-                    stream, d, math.exp(-rho), theta, mass, heavy_mass, n_heavy, per_weight, slots,
-                    codes, False, room, scratch,
-                )  # fmt: skip
-                if by_cell:
-                    n, stream = _thin(stream, n, room.column, room.topic, rho, cell_rho, d, -1.0)
-                _add_tokens(d, n, room.column, room.topic, row_topic, column_topic)
+def _thin_others(stream, n_tokens, tokens, lowest_rho, data, d):
+    """The same for a token on a cell x <= 0: with probability alpha/alpha_max."""
+    column, component = tokens.column, tokens.component
+    n_kept = 0
+    for i in range(n_tokens):
+        v, k = column[i], component[i]
+        rho = noise_of(
+            d, v, data.row_rho, data.cell_rho, data.partial_starts, data.partial_columns, data.partial_rho
+        )
+        stays = True
+        if rho > lowest_rho:
+            u, stream = uniform(stream)
+            stays = u < math.exp(lowest_rho - rho)
+        if stays:
+            column[n_kept] = v
+            component[n_kept] = k
+            n_kept += 1
+    return n_kept, stream

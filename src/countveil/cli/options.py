@@ -1,0 +1,78 @@
+"""What commands share: how one is described, files of labels, and the library's errors in words of options."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+#: What the library calls the options of ``countveil privatize`` and of plain counts.
+OPTIONS = {
+    "path": "--output",
+    "epsilon": "--epsilon",
+    "precision": "--precision",
+    "rows": "--rows",
+    "columns": "--columns",
+    "public_labels": "--public-labels",
+    "long": "--long",
+    "index": "--index",
+    "overwrite": "--overwrite",
+}
+
+
+def add_command(
+    commands: Any, name: str, summary: str, description: str, example: str | None
+) -> argparse.ArgumentParser:
+    """A parser whose help keeps the lines of its description and its example."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=example,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def read_label_file(file: str | None) -> list[str] | None:
+    """One label per line, as a text editor or R writes them; an empty line is no label. None stays None."""
+    if file is None:
+        return None
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")  # universal newlines: \r\n and \r become \n
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: expected labels as UTF-8 text, got something else") from None
+    return [line for line in text.split("\n") if line]
+
+
+@contextmanager
+def spoken_as_options(options: Mapping[str, str] = OPTIONS) -> Iterator[None]:
+    """Raise what the library raises, with options in place of parameters.
+
+    >>> with spoken_as_options():
+    ...     raise ValueError("rows: expected rows=[...], got none; index= names a column, public_labels=True none")
+    Traceback (most recent call last):
+    ...
+    ValueError: --rows: expected --rows FILE, got none; --index names a column, --public-labels none
+    """
+    try:
+        yield
+    except (ValueError, TypeError, FileExistsError) as error:
+        if len(error.args) != 1 or not isinstance(error.args[0], str):
+            raise
+        raise type(error)(_translated(error.args[0], options)) from error
+
+
+def _translated(message: str, options: Mapping[str, str]) -> str:
+    names = "|".join(options)
+    first = re.match(rf"((?:{names})(?:, (?:{names}))*): ", message)
+    if first:
+        named = ", ".join(options[name] for name in first[1].split(", "))
+        message = f"{named}: {message[first.end() :]}"
+    return re.sub(
+        rf"(?<![\w-])({names})=(\[\.\.\.\]|True)?",
+        lambda found: options[found[1]] + (" FILE" if found[2] == "[...]" else ""),
+        message,
+    )

@@ -1,0 +1,89 @@
+"""What is promised to whom: one guarantee for all rows, or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from countveil.counts.noise_parameter import check_guarantee
+from countveil.privacy import Guarantee, add_noise
+
+
+class RowGuarantees(NamedTuple):
+    """``guarantee`` holds for every row, as the weakest of all; ``rows`` has one for each, if they differ."""
+
+    guarantee: Guarantee
+    rows: tuple[Guarantee, ...] | None
+    parameter: str  # that said so
+
+    def to(self, n_rows: int) -> RowGuarantees:
+        """The same, once it is known how many rows there are."""
+        if self.rows is None:
+            return self
+        if len(self.rows) != n_rows:
+            got = f"expected one value or {n_rows} (one per row), got {len(self.rows)}"
+            raise ValueError(f"{self.parameter}: {got}")
+        return self._replace(rows=None) if len(set(self.rows)) == 1 else self
+
+    def rho(self, n_axes: int) -> np.ndarray:
+        """The noise of every cell, for PrivateCounts: 0-d or one per row."""
+        if self.rows is None:
+            return np.asarray(self.guarantee.rho, dtype=np.float64)
+        return np.array([g.rho for g in self.rows]).reshape(-1, *(1,) * (n_axes - 1))
+
+    def add_noise(self, counts: np.ndarray, start: int) -> np.ndarray:
+        """The rows from ``start`` on, each with the noise of its own guarantee."""
+        if self.rows is None:
+            return add_noise(counts, self.guarantee)
+        each = self.rows[start : start + len(counts)]
+        noisy = np.empty(counts.shape, dtype=np.int64)
+        for guarantee in dict.fromkeys(each):
+            chosen = np.array([g == guarantee for g in each])
+            noisy[chosen] = add_noise(counts[chosen], guarantee)
+        return noisy
+
+
+def read_guarantees(epsilon: Any, precision: Any, unit: str, guarantee: Any) -> RowGuarantees:
+    """Exactly one of epsilon (with precision and unit) and guarantee; each for all rows or one per row."""
+    if (epsilon is None) == (guarantee is None):
+        got = "none" if epsilon is None else "both"
+        raise ValueError(f"epsilon, guarantee: expected exactly one of them, got {got}")
+    if guarantee is not None:
+        return _from_guarantees(precision, unit, guarantee)
+    epsilons, precisions = _each(epsilon), _each(precision)
+    if epsilons is None and precisions is None:
+        return RowGuarantees(Guarantee(epsilon, precision, unit=unit), None, "epsilon")
+    parameter = "precision" if epsilons is None else "epsilon"
+    n_rows = len(epsilons if precisions is None else precisions)  # type: ignore[arg-type]
+    epsilons = [epsilon] * n_rows if epsilons is None else epsilons
+    precisions = [precision] * n_rows if precisions is None else precisions
+    if len(epsilons) != len(precisions):
+        raise ValueError(f"epsilon, precision: expected as many, got {len(epsilons)} and {len(precisions)}")
+    known: dict[Guarantee, Guarantee] = {}  # one object for all rows that chose the same
+    each = (Guarantee(e, n, unit=unit) for e, n in zip(epsilons, precisions, strict=True))
+    return _by_row([known.setdefault(one, one) for one in each], parameter)
+
+
+def _from_guarantees(precision: Any, unit: str, guarantee: Any) -> RowGuarantees:
+    if not (type(precision) is int and precision == 1 and unit == "document"):
+        raise ValueError("guarantee: expected it alone, got precision or unit beside it")
+    several = _each(guarantee)
+    for one in [guarantee] if several is None else several:
+        check_guarantee(one)
+    return RowGuarantees(guarantee, None, "guarantee") if several is None else _by_row(several, "guarantee")
+
+
+def _by_row(each: list[Guarantee], parameter: str) -> RowGuarantees:
+    if not each:
+        raise ValueError(f"{parameter}: expected one value or one per row, got an empty list")
+    if len({g.unit for g in each}) > 1:
+        raise ValueError("guarantee: expected the same unit for all rows, got several")
+    return RowGuarantees(max(each, key=lambda g: g.rate), tuple(each), parameter)
+
+
+def _each(given: Any) -> list[Any] | None:
+    if isinstance(given, np.ndarray):
+        return list(given) if given.ndim == 1 else None
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else None

@@ -1,0 +1,249 @@
+"""Chains on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from countveil.inference.alpha import AlphaStep
+from countveil.inference.carry import Carry
+from countveil.inference.engines.cpu.cells import Cells, draw_counts, start_noise_rates
+from countveil.inference.engines.cpu.choose import choose_algorithm, fits_fibers, fits_integrated
+from countveil.inference.engines.cpu.fibers import Fibers
+from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.monitor import Monitor
+from countveil.inference.observed import Observed
+from countveil.inference.problem import Problem, View
+from countveil.inference.settings import Settings, derived_seed
+from countveil.inference.store import Store
+from countveil.kernels.philox import SweepKey
+from countveil.models.count_model import generator
+from countveil.models.einsum.exposure import Exposure, exposure_of
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.update import Statistics
+from countveil.runtime.workers import Workers
+
+
+def open_problem(problem: Problem, settings: Settings) -> CpuSampler:
+    """A sampler that holds its chains in memory."""
+    return CpuSampler(problem, settings.seed, settings.threads, settings.algorithm)
+
+
+class _Chain:
+    """A chain's state, and what its last sweep drew it from."""
+
+    def __init__(self, sweep: int, state: Any, extra: dict[str, np.ndarray]) -> None:
+        self.sweep, self.state, self.extra = sweep, state, extra
+        self.statistics: Mapping[str, Statistics] | None = None
+
+
+class CpuSampler:
+    """See ``engine.Sampler``. What is in here beside the chains follows from the problem alone."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int,
+        threads: int,
+        algorithm: str = "auto",
+        workers: Workers | None = None,
+    ) -> None:
+        self._problem, self._algorithm = problem, algorithm
+        self._seed = np.uint64(seed)
+        self._workers = Workers(threads) if workers is None else workers
+        self._chains: dict[int, _Chain] = {}
+        several = len(problem.views) > 1
+        # Views have streams of their own: rows would meet the same numbers in all of them.
+        self._seeds = {
+            name: derived_seed(seed, f"view {name}") if several else self._seed for name in problem.views
+        }
+        self._views = {
+            name: ViewSampler(view, algorithm, self._workers)
+            for name, view in problem.views.items()
+            if problem.alpha is None
+        }
+        if problem.alpha is not None:
+            named_algorithm(
+                problem.views[""], algorithm
+            )  # said before any work; alpha chooses anew in every sweep
+        self._alpha_step = None if problem.alpha is None else AlphaStep(problem.views[""], problem.alpha)
+        self._pairs: Mapping[str, Any] = {}
+        if problem.is_factorization:
+            self._pairs = problem.model.pair_cells(
+                {name: _exposure(view) for name, view in problem.views.items()}, problem.shapes
+            )
+
+    def __enter__(self) -> CpuSampler:
+        self._workers.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._workers.__exit__(*error)
+
+    def start(self, chain: int) -> None:
+        """Begin a chain at its starting state, sweep 0."""
+        key = SweepKey(self._seed, chain, 0)
+        extra: dict[str, np.ndarray] = {}
+        if self._problem.alpha is not None:
+            extra["alpha"] = np.asarray(self._problem.alpha.start)
+        for name, view in self._problem.views.items():
+            if view.method == "bessel":
+                rates = start_noise_rates(view.observed, key._replace(seed=self._seeds[name]), self._workers)
+                extra |= {_of_view(name, rate): values for rate, values in rates.items()}
+        self._chains[chain] = _Chain(0, self._problem.start(key, self._workers), extra)
+
+    def load(self, carry: Carry) -> None:
+        """Go on with the chain of a carry, from its sweep."""
+        state = self._problem.state_type(**{name: np.array(value) for name, value in carry.state.items()})
+        extra = {name: np.array(value) for name, value in carry.extra.items()}
+        self._chains[carry.chain] = _Chain(carry.sweep, state, extra)
+
+    def carry(self, chain: int) -> Carry:
+        """All that the chain needs to go on, copied."""
+        held = self._chains[chain]
+        state = {name: np.array(value) for name, value in held.state._asdict().items()}
+        return Carry(chain, held.sweep, state, {name: np.array(value) for name, value in held.extra.items()})
+
+    def sweep(self, chain: int) -> None:
+        """One sweep: the true counts given the state, the state given the counts, and alpha where it is unknown."""
+        held, problem = self._chains[chain], self._problem
+        key = SweepKey(self._seed, chain, held.sweep + 1)
+        views = self._views or {"": self._at_alpha(float(held.extra["alpha"]))}
+        if problem.is_factorization:
+            statistics = {
+                name: view.statistics(
+                    problem.view_state(name, held.state),
+                    key._replace(seed=self._seeds[name]),
+                    self._workers,
+                    _own(name, held.extra),
+                )
+                for name, view in views.items()
+            }
+            held.state = problem.model.update_from_sums(
+                held.state, statistics, self._pairs, key, self._workers
+            )
+            held.statistics = statistics
+        else:
+            counts = views[""].counts(held.state, key, self._workers, held.extra)
+            shape = problem.shapes[""]
+            held.state = problem.model.update(held.state, counts.reshape(shape), generator(key))
+        if self._alpha_step is not None:
+            alpha = self._alpha_step.alpha(held.state, float(held.extra["alpha"]), key, self._workers)
+            held.extra["alpha"] = np.asarray(alpha)
+        held.sweep += 1
+
+    def keep(self, chain: int, store: Store) -> None:
+        """Put the chain's state and its monitored scalars into a store: its next draw."""
+        store.keep(chain, self._chains[chain].state, self.monitor(chain))
+
+    def monitor(self, chain: int) -> dict[str, float]:
+        """The scalars by which a chain is watched, of its last sweep."""
+        held = self._chains[chain]
+        alpha = None if self._problem.alpha is None else float(held.extra["alpha"])
+        return self._monitor.scalars(held.state, held.statistics, alpha)
+
+    @cached_property
+    def _monitor(self) -> Monitor:
+        return Monitor(self._problem)
+
+    def _at_alpha(self, alpha: float) -> ViewSampler:
+        # Built anew, because what is prepared and chosen may depend on alpha: readable, and cheap beside a sweep.
+        view = self._problem.views[""]
+        view = view._replace(observed=view.observed.with_rho(-np.log(alpha)))
+        return ViewSampler(view, self._algorithm, self._workers)
+
+
+class ViewSampler:
+    """Draws the true counts of one view by the algorithm that suits it."""
+
+    def __init__(self, view: View, algorithm: str, workers: Workers) -> None:
+        self._view = view
+        model, data, shape = view.model, view.observed, view.data.shape
+        self.algorithm = named_algorithm(view, algorithm)
+        self._fibers: Fibers | None = None
+        self._matrix: Tokens | Cells | None = None
+        if self.algorithm == "fibers":
+            assert isinstance(model, EinsumModel)
+            self._fibers = Fibers(model, data, shape)
+        elif isinstance(model, EinsumModel) and model.unfolds:
+            self._matrix = matrix_algorithm(self.algorithm, data, model.n_components, workers)
+
+    def statistics(
+        self, state: Any, key: SweepKey, workers: Workers, extra: Mapping[str, np.ndarray]
+    ) -> Statistics:
+        """The sufficient statistics of one sweep's true counts."""
+        model = self._view.model
+        assert isinstance(model, EinsumModel)
+        if self._fibers is not None:
+            return self._fibers.statistics(state, key, workers)
+        if self._matrix is None:
+            return model.tokens_of_counts(state, self.counts(state, key, workers, extra), key, workers)
+        theta, phi = model.unfold(state)
+        prepared: Any = self._matrix.prepare(phi.T, workers)
+        more = (extra,) if isinstance(self._matrix, Cells) else ()
+        return model.tokens_of_matrix(
+            state, self._matrix.draw(theta, prepared, key, workers, *more), key, workers
+        )
+
+    def counts(
+        self, state: Any, key: SweepKey, workers: Workers, extra: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        """All true counts, cell by cell."""
+        view = self._view
+        return draw_counts(view.model, state, view.observed, view.data.shape, key, workers, extra)
+
+
+def named_algorithm(view: View, wanted: str = "auto") -> str:
+    """The algorithm for a view: the one that is wanted if it serves, or an error; by its costs if none is."""
+    model, data, shape = view.model, view.observed, view.data.shape
+    unfolds = isinstance(model, EinsumModel) and model.unfolds
+    if view.method == "bessel" or not unfolds:
+        if wanted not in ("auto", "cells"):
+            why = "method 'bessel'" if view.method == "bessel" else "a model that is no matrix product"
+            raise ValueError(f"algorithm: expected 'auto' or 'cells' for {why}, got {wanted!r}")
+        return "cells"
+    assert isinstance(model, EinsumModel)
+    is_cp, is_tied = model._spec.per_axis is not None, model.has_tied_factors
+    if wanted == "auto":
+        return choose_algorithm(data, shape, model.n_components, is_cp, is_tied)
+    if wanted == "fibers" and not fits_fibers(data, shape, is_cp):
+        raise ValueError(
+            "algorithm: expected 'fibers' for a release of three axes or more in the CP form, got it for others"
+        )
+    if wanted == "integrated" and not fits_integrated(data, is_tied):
+        raise ValueError(
+            "algorithm: expected 'integrated' for one release whose noise does not vary within a row, and no tied "
+            "factor, got it for others"
+        )
+    return wanted
+
+
+def matrix_algorithm(name: str, data: Observed, n_components: int, workers: Workers) -> Tokens | Cells:
+    """The algorithm of this name for the matrix form."""
+    if name == "cells":
+        return Cells(data)
+    return Tokens(data, n_components, workers, integrate=name == "integrated")
+
+
+def _exposure(view: View) -> Exposure:
+    """The exposure of the tokens that a sweep draws."""
+    model, data = view.model, view.observed
+    assert isinstance(model, EinsumModel)
+    if not model.unfolds:  # missing counts are drawn, too
+        return model.exposure_of_counts(view.data.shape)
+    return exposure_of(data.missing_starts, data.missing_columns, data.width)
+
+
+def _of_view(view: str, name: str) -> str:
+    return f"{view}:{name}" if view else name
+
+
+def _own(view: str, extra: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of one view, by their plain names."""
+    if not view:
+        return dict(extra)
+    start = f"{view}:"
+    return {name[len(start) :]: values for name, values in extra.items() if name.startswith(start)}

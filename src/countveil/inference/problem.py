@@ -1,0 +1,291 @@
+"""The problem: what is asked, built once, and the only place that asks which kinds of model and data came.
+
+A problem is a model, one view of observed data or several, a method, and what is unknown beside the model: the
+noise parameter may be. Whoever comes after sees models of the protocol and ``Observed`` cells alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.clamp import RhoLevels
+from countveil.counts.layout import Cells, Contents, NonPositive, Places, row_indices
+from countveil.counts.plain_counts import PlainCounts, read_counts
+from countveil.inference.observed import Observed, observe
+from countveil.kernels.philox import SweepKey
+from countveil.models.count_model import CountModel, generator, left_out
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.shared_factors import SharedFactors
+from countveil.models.unknown_noise import UnknownNoise
+from countveil.runtime.workers import Workers
+
+#: What a model may be fitted to.
+Counts = PrivateCounts | CombinedReleases | PlainCounts
+
+
+class View(NamedTuple):
+    """One array of counts, and the model of its rates."""
+
+    model: CountModel
+    given: Counts  # as it came
+    data: (
+        Counts  # what the model sees of it: without cells that it leaves out, and as if released where robust
+    )
+    observed: Observed
+    method: str
+
+
+class UnknownAlpha(NamedTuple):
+    """An alpha that is inferred: its prior, and what the cells x <= 0 say about it."""
+
+    prior: tuple[float, float]
+    below: float  # the sum of abs(x) over all cells x <= 0
+    n_geometric: (
+        int  # cells x <= 0 among them that the model leaves out: abs(x) is geometric whatever they count
+    )
+    start: float
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Ask ``problem`` for one."""
+
+    model: Any  # a CountModel, or SharedFactors
+    views: Mapping[str, View]  # of a single array the only one is called ""
+    method: str
+    alpha: UnknownAlpha | None = None
+    robust: float | None = None
+
+    @property
+    def is_factorization(self) -> bool:
+        """Whether the model is updated from sums of tokens; if not, from counts."""
+        return isinstance(self.model, EinsumModel | SharedFactors)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every view."""
+        return {name: view.data.shape for name, view in self.views.items()}
+
+    def start(self, key: SweepKey, workers: Workers) -> Any:
+        """A starting state."""
+        if isinstance(self.model, SharedFactors):
+            return self.model.starting_state(
+                {name: view.data for name, view in self.views.items()}, key, workers
+            )
+        data = self.views[""].data
+        if isinstance(self.model, EinsumModel):
+            return self.model.starting_state(data, key, workers)
+        state = self.model.init(data, generator(key))
+        for name, value in zip(state._fields, state, strict=True):
+            # Said before the first sweep, not after the last.
+            named = self.model.dims.get(name)
+            if named is None or len(named) != np.ndim(value):
+                raise ValueError(
+                    f"model.dims: expected {np.ndim(value)} dimension names for {name!r}, got {named}"
+                )
+        return state
+
+    def view_state(self, name: str, state: Any) -> Any:
+        """The part of a state that one view's model has."""
+        return self.model.view_state(name, state) if self.is_factorization else state
+
+    @cached_property
+    def state_type(self) -> Any:
+        """The class of the states."""
+        if self.is_factorization:
+            return self.model.state_type
+        return type(self.start(SweepKey(np.uint64(0), 0, 0), Workers(1)))
+
+
+def make_problem(
+    model: Any, data: Any, method: str = "exact", labels: Any = None, robust: float | None = None
+) -> Problem:
+    """The problem of this model and these data, or an error that names the parameter."""
+    if isinstance(model, SharedFactors):
+        if robust is not None:
+            raise ValueError(f"robust: expected None for SharedFactors, got {robust!r}")
+        given = _read_views(model, data, labels)
+        released = {name for name, each in given.items() if not isinstance(each, PlainCounts)}
+        # Plain views have nothing to invert; the method is for the others, if there are any.
+        views = {
+            name: _view(one, given[name], method if name in released or not released else "exact")
+            for name, one in model.views.items()
+        }
+        return Problem(model, views, method)
+    if isinstance(model, type) or not isinstance(model, CountModel | UnknownNoise):
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"model: expected a model such as TopicModel(n_topics=10), got {got}")
+    counts = read_counts(data, labels)
+    if isinstance(model, UnknownNoise):
+        release, alpha = _unknown_alpha(model, _seen(counts, robust), method)
+        return Problem(model.model, {"": _view(model.model, release, method)}, method, alpha, robust)
+    view = _view(model, _seen(counts, robust), method)._replace(given=counts)
+    return Problem(model, {"": view}, method, None, robust)
+
+
+def _view(model: Any, given: Counts, method: str) -> View:
+    if isinstance(model, EinsumModel):
+        model.check_shape(given.shape)
+    if isinstance(given, PlainCounts) and method != "exact":
+        raise ValueError(f"method: expected 'exact' for plain counts (nothing to invert), got {method!r}")
+    if isinstance(given, CombinedReleases) and method != "exact":
+        raise ValueError(f"method: expected 'exact' for combined releases, got {method!r}")
+    data = modelled_part(model, given)
+    observed = observe(data, as_plain=method == "naive")
+    if method == "bessel" and np.isinf(observed.row_rho).any():
+        raise ValueError("method: expected 'exact' or 'naive' where some rows are plain, got 'bessel'")
+    return View(model, given, data, observed, method)
+
+
+def modelled_part(model: Any, data: Any) -> Any:
+    """``data`` without the cells that the model leaves out, if there are any."""
+    cells = left_out(model, data.shape)
+    if cells is None:
+        return data
+    part = _without(data, cells) if isinstance(data, PlainCounts) else data.hide(cells)
+    if part.n_observed == 0:
+        raise ValueError(
+            f"data: expected observed counts in the part that {type(model).__name__} models, got none"
+        )
+    return part
+
+
+def _without(data: PlainCounts, cells: tuple[np.ndarray, ...]) -> PlainCounts:
+    width = math.prod(data.shape[1:])
+    hidden = np.ravel_multi_index(cells, data.shape)
+    if data.missing is not None:
+        before = row_indices(data.missing.row_starts) * width + data.missing.columns
+        hidden = np.union1d(hidden, before)
+    hidden = np.unique(hidden)
+    flat = row_indices(data.positive.row_starts) * width + data.positive.columns
+    keep = ~np.isin(flat, hidden)
+    rows = flat[keep] // width
+    positive = Cells(_starts(rows, data.shape[0]), data.positive.columns[keep], data.positive.values[keep])
+    columns = (hidden % width).astype(data.positive.columns.dtype)
+    return data._replace(positive=positive, missing=Places(_starts(hidden // width, data.shape[0]), columns))
+
+
+def _starts(rows: np.ndarray, n_rows: int) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))]).astype(np.int64)
+
+
+def _seen(data: Counts, robust: Any) -> Counts:
+    return data if robust is None else as_if_released(data, robust)
+
+
+def as_if_released(data: Any, alpha: Any) -> PrivateCounts:
+    """Plain counts as a clamped release with noise ``alpha``: robust fitting.
+
+    What was counted, x, is taken for ``max(y + tau, 0)`` with a Poisson count y of the model and
+    ``P(tau) = (1-alpha)/(1+alpha) * alpha**abs(tau)``. The tails of tau are heavier than Poisson ones where
+    rates are small, so a single odd count pulls the rates less. Clamped, because counts are never negative:
+    with two-sided noise every exact zero would speak against the noise.
+    """
+    if not isinstance(data, PlainCounts):
+        raise ValueError("robust: expected None for a release, which has noise of its own, got a number")
+    if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 0 < float(alpha) < 1:
+        raise ValueError(f"robust: expected a number strictly between 0 and 1, got {alpha!r}")
+    rho = np.asarray(-np.log(float(alpha)))
+    levels = RhoLevels(rho, data.shape)
+    nonpositive = NonPositive(levels.values, levels.count((data.positive, data.missing)), None)
+    return PrivateCounts._from_contents(
+        Contents(
+            data.shape, data.axes, data.labels, rho, data.positive, data.missing, nonpositive, None,
+            guarantee=None, simulated=False,
+        )
+    )  # fmt: skip
+
+
+def at_alpha(data: PrivateCounts, alpha: float) -> PrivateCounts:
+    """The same release with another alpha for all cells."""
+    contents = data._contents
+    rho = np.asarray(-math.log(alpha))
+    levels = contents.nonpositive._replace(rho=rho.reshape(1).copy())
+    return PrivateCounts._from_contents(contents._replace(rho=rho, nonpositive=levels))
+
+
+def _unknown_alpha(model: UnknownNoise, data: Counts, method: str) -> tuple[PrivateCounts, UnknownAlpha]:
+    """The release, and what is known of its noise.
+
+    Given x <= 0, abs(x) is geometric, P(j) = (1-alpha) alpha**j, whatever the true count. So cells that the model
+    leaves out (a network's diagonal) need not be told apart from the others in the sum of abs(x).
+    """
+    if isinstance(data, CombinedReleases):
+        raise ValueError("data: expected one release, whose noise is to be inferred, got several combined")
+    if not isinstance(data, PrivateCounts):
+        raise ValueError("data: expected a release, whose noise is to be inferred, got plain counts")
+    if method != "exact":
+        raise ValueError(f"method: expected 'exact' for noise that is not known, got {method!r}")
+    if data.rho.ndim:
+        raise ValueError("data: expected one noise parameter for all cells, got several")
+    total = data.nonpositive.total
+    if total is None:
+        raise ValueError(
+            "data: expected a release that knows the sum of its values below 0, got one whose zeros are "
+            "clamped: read as exact zeros they would make the noise seem much smaller than it is. Build it "
+            "from signed values, cv.PrivateCounts(values, alpha=...), or say clamped=False if there are none; "
+            "hide() keeps what is needed only where it was released with keep_negative=True"
+        )
+    part = modelled_part(model.model, data)
+    n_geometric = int(data.nonpositive.number.sum() - part.nonpositive.number.sum())
+    return data, UnknownAlpha(model.prior, float(total.sum()), n_geometric, float(np.asarray(data.alpha)))
+
+
+def _read_views(model: SharedFactors, data: Any, labels: Any) -> dict[str, Counts]:
+    """One release or array of plain counts for every view, in order, checked against each other."""
+    _check_names("data", model, data, everything=True)
+    if labels is not None:
+        _check_names("labels", model, labels, everything=False)
+    found: dict[str, Counts] = {}
+    for name, view in model.views.items():
+        try:
+            found[name] = read_counts(data[name], None if labels is None else labels.get(name))
+            view.check_shape(found[name].shape)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}: {error}") from error
+    _check_common_axes(model, found)
+    return found
+
+
+def _check_names(what: str, model: SharedFactors, given: Any, everything: bool) -> None:
+    expected = ", ".join(model.views)
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{what}: expected a mapping from views ({expected}) to arrays, got {type(given).__name__}"
+        )
+    if set(given) - set(model.views) or (everything and set(given) != set(model.views)):
+        names = ", ".join(map(str, given)) or "none"
+        raise ValueError(f"{what}: expected the views {expected}, got {names}")
+
+
+def _check_common_axes(model: SharedFactors, data: Mapping[str, Counts]) -> None:
+    """Axes on which a shared factor stands have one length, and no two different sets of labels."""
+    for index in model.axes:
+        places = [(view, model.views[view]._spec.output.index(letter)) for view, letter in index.letters]
+        (first, first_axis), *others = places
+        for view, axis in others:
+            expected, got = data[first].shape[first_axis], data[view].shape[axis]
+            if expected != got:
+                raise ValueError(
+                    f"{view}: expected length {expected} along axis {axis}, as {first} has along axis "
+                    f"{first_axis} (they share a factor), got {got}"
+                )
+        labelled = [(v, a, data[v].labels[a]) for v, a in places if data[v].labels[a] is not None]
+        for view, axis, labels in labelled[1:]:
+            first, first_axis, known = labelled[0]
+            assert labels is not None
+            assert known is not None
+            if not np.array_equal(labels, known):
+                same = sorted(map(str, labels)) == sorted(map(str, known))
+                raise ValueError(
+                    f"{view}: expected the labels of {first} (axis {first_axis}) along axis {axis} (they share a "
+                    f"factor), got {'the same in another order' if same else 'others'}"
+                )

@@ -1,0 +1,218 @@
+"""All factors of one array or of several, drawn one after the other given their tokens.
+
+A factor may stand in several arrays (views). Given the tokens of all of them, an entry that stands at one term of
+each is Gamma(shape + its tokens in all views, rate + its exposure in all views), because the views are independent
+given the factors. Where it stands at two terms of a view it is drawn row after row (``tied``): the cells of all
+such views are stacked, and its exposure in the others comes on top.
+
+Factors lie by axis here (``Spec.by_axis``), and every row of one has a stream of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from countveil.kernels import steps
+from countveil.kernels.gamma import SMALLEST, gamma_at, small_gamma_at
+from countveil.kernels.philox import SweepKey, open_stream
+from countveil.kernels.uniform import fill_exponentials, fill_word_pairs, skip_blocks
+from countveil.models.einsum.exposure import Exposure, exposure_at
+from countveil.models.einsum.tied import PairCells, draw_tied_rows, pair_weights
+from countveil.runtime.compiled import compiled
+from countveil.runtime.workers import Workers
+
+if TYPE_CHECKING:
+    from countveil.models.einsum.model import EinsumModel
+
+#: Rows of one factor's streams; factor f has rows from f * this on.
+ROWS_PER_FACTOR = 2**36
+# Entries that are drawn together, in whole rows.
+_CHUNK = 1024
+
+
+class Prior(NamedTuple):
+    """Entries are independent Gamma(shape, rate); those of a symmetric matrix on and above the diagonal."""
+
+    shape: float
+    rate: float
+    symmetric: bool = False
+
+
+class Statistics(NamedTuple):
+    """The sufficient statistics of one view: all that the factors need to know of its true counts."""
+
+    tokens: list[np.ndarray]  # of every entry of every factor, by axis
+    exposure: Exposure
+
+
+def draw_factors(
+    views: Mapping[str, EinsumModel],
+    statistics: Mapping[str, Statistics],
+    pairs: Mapping[str, PairCells],
+    held: dict[str, np.ndarray],
+    key: SweepKey,
+    workers: Workers,
+) -> None:
+    """Every factor that is not fixed, drawn anew into ``held``; those of the first axes come first.
+
+    ``pairs`` has the cells of every factor that stands at two terms, of all views together.
+    """
+    factors = list(held)
+    specs = [model._spec for model in views.values()]
+    leading = [spec.names[spec.first] for spec in specs if spec.first is not None]
+    for name in dict.fromkeys((*leading, *factors)):
+        having = {view: model for view, model in views.items() if name in model._spec.factors}
+        one = next(iter(having.values()))  # what is shared is alike in all of them
+        if name in one._fixed:
+            continue
+        prior, first_row = one._prior(name), factors.index(name) * ROWS_PER_FACTOR
+        tokens = _sum(_tokens_of(model, statistics[view], name) for view, model in having.items())
+        exposures, weights = [], []
+        for view, model in having.items():
+            places = model._spec.places(name)
+            if len(places) == 2:
+                weights.append(pair_weights(model, held, name))
+            else:
+                exposures.append(exposure_at(model, held, places[0], statistics[view].exposure, workers))
+        if weights:
+            values = held[name].reshape(len(tokens), -1).copy()
+            further = np.zeros(values.shape)
+            if exposures:
+                further += np.broadcast_to(_sum(exposures), tokens.shape).reshape(values.shape)
+            flat = tokens.reshape(values.shape)
+            draw_tied_rows(
+                key, first_row, prior.shape, prior.rate, flat, further, np.concatenate(weights), pairs[name], values
+            )  # fmt: skip
+            held[name] = values.reshape(tokens.shape)
+            continue
+        exposure = _sum(exposures)
+        if prior.symmetric:  # (c, d) and (d, c) are one entry
+            off = ~np.eye(len(tokens), dtype=bool)
+            tokens, exposure = tokens + off * tokens.T, exposure + off * exposure.T
+        drawn = draw_factor(key, first_row, prior, tokens, exposure, workers)
+        held[name] = mirrored(drawn) if prior.symmetric else drawn
+
+
+def draw_factor(
+    key: SweepKey, first_row: int, prior: Prior, tokens: np.ndarray, exposure: np.ndarray, workers: Workers
+) -> np.ndarray:
+    """Every entry from Gamma(shape + tokens, rate + exposure); an axis of ``exposure`` may have length 1.
+
+    Row i has the stream of row ``first_row`` + i.
+    """
+    flat = tokens.reshape(len(tokens), -1)
+    if exposure.shape[1:] != tokens.shape[1:]:
+        exposure = np.broadcast_to(exposure, (len(exposure), *tokens.shape[1:]))
+    exposed = np.ascontiguousarray(exposure).reshape(len(exposure), -1)
+    out = np.empty(flat.shape)
+    workers.run(
+        len(out),
+        lambda start, stop: _draw_rows(
+            key, first_row, start, stop, prior.shape, prior.rate, flat, exposed, out
+        ),
+    )
+    return out.reshape(tokens.shape)
+
+
+def start_factor(key: SweepKey, first_row: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Exponential values of mean 1, every row from a stream of its own."""
+    out = np.empty((shape[0], math.prod(shape[1:])))
+    _fill_start(key, first_row, out)
+    return out.reshape(shape)
+
+
+def log_joint(
+    views: Mapping[str, EinsumModel], statistics: Mapping[str, Statistics], held: Mapping[str, np.ndarray]
+) -> float:
+    """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
+    total = 0.0
+    for name, values in held.items():
+        having = {view: model for view, model in views.items() if name in model._spec.factors}
+        model = next(iter(having.values()))
+        prior, fixed = model._prior(name), name in model._fixed
+        tokens = _sum(_tokens_of(model, statistics[view], name) for view, model in having.items())
+        if prior.symmetric and not fixed:
+            logs = np.log(np.maximum(values, SMALLEST))
+            total += float(np.sum(tokens * logs))
+            total += float(np.sum(np.triu((prior.shape - 1) * logs - prior.rate * values)))
+        else:
+            shape, rate = (1.0, 0.0) if fixed else prior[:2]
+            flat = values.reshape(len(values), -1)
+            total += float(_log_density(tokens.reshape(flat.shape), np.ascontiguousarray(flat), shape, rate))
+    for view, model in views.items():
+        total -= model._observed_rate(held, statistics[view].exposure)
+    return total
+
+
+def mirrored(matrix: np.ndarray) -> np.ndarray:
+    """The symmetric matrix with this upper half."""
+    return np.triu(matrix) + np.triu(matrix, 1).T
+
+
+def _tokens_of(model: EinsumModel, statistics: Statistics, name: str) -> np.ndarray:
+    return statistics.tokens[model._spec.factors.index(name)]
+
+
+def _sum(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    first, *others = arrays
+    return sum(others, first)
+
+
+@compiled
+def _draw_rows(key, first_row, start, stop, shape, rate, tokens, exposure, out):  # type: ignore[no-untyped-def]
+    """out[i, k] ~ Gamma(shape + tokens[i, k], rate + exposure[i, k]) for rows start..stop.
+
+    ``exposure`` has one row per row of ``out``, or a single one for all. Most entries of a sparse factor have no
+    token and a shape below 1: those are drawn in one loop over the entries of many rows (``small_gamma_at``), and
+    the others one by one, from the same words.
+    """
+    shared = exposure.shape[0] == 1
+    n = out.shape[1]
+    n_rows = max(1, _CHUNK // max(n, 1))
+    one, two = np.empty(n_rows * n, dtype=np.uint64), np.empty(n_rows * n, dtype=np.uint64)
+    shapes, drawn = np.empty(n_rows * n), np.empty(n_rows * n)
+    for begin in range(start, stop, n_rows):
+        end = min(begin + n_rows, stop)
+        for i in range(begin, end):
+            at = (i - begin) * n
+            stream = open_stream(key.seed, key.chain, key.sweep, steps.FACTOR, first_row + i)
+            fill_word_pairs(stream, one[at : at + n], two[at : at + n])
+            for k in range(n):
+                shapes[at + k] = shape + tokens[i, k]
+        for e in range((end - begin) * n):
+            drawn[e] = small_gamma_at(one[e], two[e], shapes[e])
+        for i in range(begin, end):
+            at = (i - begin) * n
+            stream = open_stream(key.seed, key.chain, key.sweep, steps.FACTOR, first_row + i)
+            stream = skip_blocks(stream, n)
+            for k in range(n):
+                g = drawn[at + k]
+                r = rate + (exposure[0, k] if shared else exposure[i, k])
+                if g > 0.0:
+                    out[i, k] = max(g / r, SMALLEST)
+                else:
+                    out[i, k], stream = gamma_at(one[at + k], two[at + k], stream, shapes[at + k], r)
+
+
+@compiled
+def _fill_start(key, first_row, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.START, first_row + i)
+        fill_exponentials(stream, out[i], out.shape[1])
+        for k in range(out.shape[1]):
+            out[i, k] = max(out[i, k], SMALLEST)
+
+
+@compiled
+def _log_density(tokens, factor, shape, rate):  # type: ignore[no-untyped-def]
+    """sum of (tokens + shape - 1) * log(factor) - rate * factor, without arrays in between."""
+    total = 0.0
+    for i in range(factor.shape[0]):
+        for k in range(factor.shape[1]):
+            x = factor[i, k]
+            total += (tokens[i, k] + shape - 1.0) * math.log(max(x, SMALLEST)) - rate * x
+    return total

@@ -1,0 +1,130 @@
+"""All draws of a community model in one order of communities; only then are they averaged.
+
+theta and pi trade scale (theta_.c * s with pi_c. / s), so neither means anything by itself. What does not depend on
+it: the expected counts from community c to community d, and the share of every community in what an actor sends and
+receives. Both are sums over the pairs of actors that are part of the model. With Theta the sums over actors,
+
+    sum over ordered pairs i, j    theta_ic pi_cd theta_jd = pi_cd Theta_c Theta_d
+    the pairs i = j among them     pi_cd S_cd,  S_cd = sum_i theta_ic theta_id
+
+A directed network has the first, less the second without self-loops. Of an undirected one the counts between c and
+d are those of c with d and of d with c, every pair i < j once: pi_cd (Theta_c Theta_d - S_cd) for c < d, half of it
+for c = d. With self-loops the sign is + in place of -: twice the diagonal for c < d, once for c = d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import xarray as xr
+
+from countveil.posterior.align.matching import (
+    Aligner,
+    Matched,
+    all_draws,
+    distributions,
+    in_order,
+    shares_of,
+)
+from countveil.posterior.axes import free_names
+from countveil.posterior.summary import interval_dataset, mean_and_interval
+
+
+class AlignedCommunities(Aligner):
+    """Draws of both factors; theta's columns and pi's rows and columns are permuted together."""
+
+    of_models = "a CommunityModel"
+    dimension = "community"
+
+    def __init__(
+        self,
+        theta: np.ndarray,
+        pi: np.ndarray,
+        axes: tuple[str, ...],
+        *,
+        directed: bool,
+        self_loops: bool,
+        order: np.ndarray | None = None,
+    ) -> None:
+        """theta (draws, actors, communities), pi (draws, communities, communities); ``order`` if it is known."""
+        taken = {"community", "to_community", "mean", "low", "high", "agreement"}
+        self._axis = free_names(axes, taken)[0]
+        traffic = community_traffic(theta, pi, directed, self_loops)
+        self.alignment, _ = in_order(np.swapaxes(traffic, 1, 2), traffic.sum(axis=1), order)
+        order = self.alignment.order
+        self._share = shares_of(np.take_along_axis(traffic, order[:, None, :], axis=2))
+        blocks = _blocks(theta, pi, directed, self_loops)
+        draws = np.arange(len(order))[:, None, None]
+        self._blocks = blocks[draws, order[:, :, None], order[:, None, :]]
+
+    @classmethod
+    def of(
+        cls, model: Any, fields: Mapping[Any, Any], axes: tuple[str, ...], order: np.ndarray | None = None
+    ) -> Self:
+        """Of a community model."""
+        theta, pi = (all_draws(fields[name]) for name in ("theta", "pi"))
+        return cls(theta, pi, axes, directed=model.directed, self_loops=model.self_loops, order=order)
+
+    @classmethod
+    def summed_index(cls, model: Any) -> str | None:
+        """That of theta."""
+        return model._spec.term("theta")[1]
+
+    @classmethod
+    def matched(cls, model: Any, fields: Mapping[Any, Any]) -> Matched:
+        """The actors' factor, and what they send and receive."""
+        theta, pi = (all_draws(fields[name]) for name in ("theta", "pi"))
+        traffic = community_traffic(theta, pi, model.directed, model.self_loops)
+        return Matched({"theta": distributions(theta)}, traffic.sum(axis=1), None)
+
+    @classmethod
+    def refusal(cls, what: str, model: Any) -> TypeError:
+        """The error where ``what`` is asked of another model."""
+        return TypeError(f"{what}: expected the posterior of {cls.of_models}, got {type(model).__name__}")
+
+    def memberships(self, rows: np.ndarray, interval: float, labels: np.ndarray) -> xr.Dataset:
+        """Share of every community in what each actor sends and receives, with intervals."""
+        dims = (self._axis, "community")
+        return self._dataset(dims, self._share[:, rows], interval, {self._axis: labels})
+
+    def blocks(self, interval: float) -> xr.Dataset:
+        """Expected counts from community to community, with intervals."""
+        to = {"to_community": np.arange(self._blocks.shape[2])}
+        return self._dataset(("community", "to_community"), self._blocks, interval, to)
+
+    def _dataset(
+        self, dims: tuple[str, str], draws: np.ndarray, interval: float, coordinates: dict
+    ) -> xr.Dataset:
+        agreement = self.alignment.agreement
+        places = {"community": np.arange(len(agreement)), "agreement": ("community", agreement)}
+        return interval_dataset(dims, mean_and_interval(draws, interval), {**coordinates, **places}, interval)
+
+
+def community_traffic(theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool) -> np.ndarray:
+    """What every actor sends and receives through every community, (draws, actors, communities)."""
+    sums = theta.sum(axis=1, dtype=np.float64, keepdims=True)
+    partners = np.maximum(sums + _own(directed, self_loops) * theta, 0.0)
+    return theta * (partners @ (pi + np.swapaxes(pi, 1, 2)).astype(np.float64))
+
+
+def _blocks(theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool) -> np.ndarray:
+    """Expected counts, (draws, communities, communities); of an undirected network those between the two."""
+    found = np.empty(pi.shape)
+    for out, one, between in zip(found, theta, pi, strict=True):
+        one = one.astype(np.float64)
+        sums = one.sum(axis=0)
+        pairs = np.outer(sums, sums) + _own(directed, self_loops) * (one.T @ one)
+        out[:] = np.maximum(pairs, 0.0) * between
+    if not directed:
+        places = np.arange(pi.shape[1])
+        found[:, places, places] /= 2
+    return found
+
+
+def _own(directed: bool, self_loops: bool) -> float:
+    """How often an actor meets itself, beyond the ordered pairs."""
+    if not self_loops:
+        return -1.0
+    return 0.0 if directed else 1.0

@@ -1,0 +1,100 @@
+"""Posteriors again, from the folders of their runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import namedtuple
+from collections.abc import Mapping
+from typing import Any
+
+import xarray as xr
+
+from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.inference.settings import Settings
+from countveil.inference.store import Draws
+from countveil.models.shared_factors import SharedFactors
+from countveil.posterior.posterior import Posterior
+from countveil.posterior.runs.reader import read_run, stored_labels
+from countveil.posterior.shared import SharedPosterior, ViewFacts, view_posteriors
+
+
+def load_posterior(
+    path: str | os.PathLike[str], model: Any = None, *, state_type: Any = None
+) -> Posterior | SharedPosterior:
+    """A run that ``Posterior.save`` wrote; a ``SharedPosterior`` if it is one of several views.
+
+    The run of a model of your own needs that ``model`` again, wherever rates are asked for. Its states come as
+    a named tuple with the same fields, or as your ``state_type`` if that has methods of its own.
+
+    >>> import countveil as cv, tempfile
+    >>> posterior = cv.fit(cv.TopicModel(2), [[3, 0], [1, 4]], sweeps=20, seed=1, progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     posterior.save(f"{folder}/run.zarr")
+    ...     cv.load_posterior(f"{folder}/run.zarr")
+    Posterior(TopicModel(n_topics=2, shape=0.1, rate=1.0), 2 x 2, 2 chains x 2 draws)
+    """
+    run = read_run(path)
+    if "views" in run.tree.attrs:
+        return _of_views(run.tree, model if run.model is None else run.model, run.releases)
+    fields = run.attributes["fields"]
+    if run.model is None and model is not None:
+        _check_model(model, run.attributes["model"]["name"], fields)
+    if state_type is None:
+        state_type = namedtuple("State", fields) if run.model is None else run.model.state_type
+    return Posterior(
+        run.tree,
+        model if run.model is None else run.model,
+        state_type,
+        run.releases.get("release"),
+        tuple(run.attributes["axes"]),
+        tuple(run.attributes["shape"]),
+        run.labels,
+        run.attributes["settings"]["seed"],
+    )
+
+
+def _of_views(
+    tree: xr.DataTree, model: Any, releases: Mapping[str, PrivateCounts | CombinedReleases]
+) -> SharedPosterior:
+    """The run of a ``SharedFactors``; one that has fixed factors needs its ``model`` again."""
+    views, fields = json.loads(tree.attrs["views"]), json.loads(tree.attrs["fields"])
+    if (
+        not isinstance(model, SharedFactors)
+        or list(model.views) != list(views)
+        or list(model.factors) != fields
+    ):
+        raise ValueError(
+            f"model: expected the SharedFactors of this run (views {', '.join(views)}; factors "
+            f"{', '.join(fields)}), got {'none' if model is None else repr(model)}"
+        )
+    settings = json.loads(tree.attrs["settings"])
+    seconds, interrupted = settings.pop("seconds"), settings.pop("interrupted")
+    scalars = json.loads(tree.attrs["scalars"])
+    draws = Draws(
+        {name: tree["posterior"][name].to_numpy() for name in fields},
+        {name: tree["sample_stats"][name].to_numpy() for name in scalars},
+        model.state_type,
+        Settings(**settings),
+        seconds,
+        interrupted,
+    )
+    facts = {
+        view: ViewFacts(
+            releases.get(f"release_{view}"),
+            tuple(one["axes"]),
+            tuple(one["shape"]),
+            stored_labels(tree, one["dims"], one["labelled"]),
+            one["guarantee"] or None,
+        )
+        for view, one in views.items()
+    }
+    return SharedPosterior(tree, model, model.state_type, view_posteriors(draws, model, facts))
+
+
+def _check_model(model: Any, name: str, fields: list[str]) -> None:
+    if set(getattr(model, "dims", ())) != set(fields):
+        raise ValueError(
+            f"model: expected the {name} of this run, whose state has {', '.join(fields)}, "
+            f"got a {type(model).__name__}"
+        )

@@ -1,0 +1,212 @@
+"""What stands in a run: draws as an xarray DataTree in ArviZ's schema, attributes that describe them, a checksum.
+
+A model is stored as a name and settings, the arguments that make it again; it says itself which (``describe``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from countveil import __version__
+from countveil.inference.store import Draws
+from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel, TopicModel
+from countveil.posterior.axes import free_names, readable_labels
+
+FORMAT = "countveil-run"
+VERSION = 1
+
+#: What we write. Groups and attributes that others add to a run are their own affair.
+_GROUPS = ("posterior", "sample_stats")
+_ATTRIBUTES = (
+    "format", "version", "settings", "model", "axes", "dims", "shape", "labelled", "fields", "scalars", "guarantee",
+)  # fmt: skip
+
+#: The names under which models are stored.
+_MODELS = {
+    f"countveil.{kind.__name__}": kind
+    for kind in (TopicModel, CommunityModel, TensorModel, Factorization, SharedFactors)
+}
+
+
+def make_tree(
+    draws: Draws,
+    model: Any,
+    axes: tuple[str, ...],
+    shape: tuple[int, ...],
+    labels: tuple[np.ndarray | None, ...],
+    guarantee: str | None,
+) -> xr.DataTree:
+    """Groups ``posterior`` (the state's fields) and ``sample_stats`` (monitored scalars).
+
+    The dimensions of a field that are axes of the data bear their names and labels.
+    """
+    kept = next(iter(draws.states.values())).shape[:2]
+    sampling = {"chain": np.arange(kept[0]), "draw": np.arange(kept[1])}
+    dims = {name: _dims_of(model, name, v.shape[2:], axes, shape) for name, v in draws.states.items()}
+    other = {dim for each in dims.values() for dim in each if isinstance(dim, str)}
+    names = free_names(axes, {"chain", "draw", *dims, *other})
+    coordinates: dict[str, Any] = {
+        **sampling,
+        # Also of axes that no field has: the rows and columns of the data keep their labels in any case.
+        **{
+            name: texts
+            for name, texts in zip(names, readable_labels(labels), strict=True)
+            if texts is not None
+        },
+    }
+    fields = {}
+    for name, values in draws.states.items():
+        named = tuple(dim if isinstance(dim, str) else names[dim] for dim in dims[name])
+        fields[name] = (("chain", "draw", *named), values)
+        for dim, length in zip(named, values.shape[2:], strict=True):
+            coordinates.setdefault(dim, np.arange(length))
+    scalars = {name: (("chain", "draw"), values) for name, values in draws.monitored.items()}
+    settings = {**asdict(draws.settings), "seconds": draws.seconds, "interrupted": draws.interrupted}
+    attributes = {
+        "format": FORMAT,
+        "version": VERSION,
+        "settings": json.dumps(settings),
+        "model": json.dumps(describe_model(model)),
+        "axes": json.dumps(list(axes)),
+        "dims": json.dumps(list(names)),
+        "shape": json.dumps(list(shape)),
+        "labelled": json.dumps([each is not None for each in labels]),
+        "fields": json.dumps(list(fields)),
+        "scalars": json.dumps(list(scalars)),
+        "guarantee": guarantee or "",
+    }
+    made_by = {
+        "inference_library": "countveil",
+        "inference_library_version": __version__,
+        "sampling_time": draws.seconds,
+    }
+    groups = {
+        "/": xr.Dataset(attrs=attributes),
+        "/posterior": xr.Dataset(fields, coords=coordinates, attrs=made_by),
+        "/sample_stats": xr.Dataset(scalars, coords=sampling, attrs=made_by),
+    }
+    return xr.DataTree.from_dict(groups)
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Name and settings of a model: enough to build one of ours again, a note for a user's own."""
+    ours = describe_ours(model)
+    if ours is not None:
+        return ours
+    settings = {}
+    if is_dataclass(model) and not isinstance(model, type):
+        settings = {name: _plain(getattr(model, name)) for name in model.__dataclass_fields__}
+    return {"name": type(model).__name__, "settings": {k: v for k, v in settings.items() if v is not None}}
+
+
+def describe_ours(model: Any) -> dict[str, Any] | None:
+    """Name and settings of one of our models; None for any other, and for one that holds arrays.
+
+    >>> describe_ours(TopicModel(2))
+    {'name': 'countveil.TopicModel', 'settings': {'n_topics': 2, 'shape': 0.1, 'rate': 1.0}}
+    """
+    name = f"countveil.{type(model).__name__}"
+    settings = model.describe() if _MODELS.get(name) is type(model) else None
+    if settings is None:
+        return None
+    ours = tuple(_MODELS.values())
+    described = {key: describe_ours(one) if type(one) in ours else one for key, one in settings.items()}
+    return None if None in described.values() else {"name": name, "settings": described}
+
+
+def stored_model(described: dict[str, Any]) -> Any:
+    """The model again, or None if it is a user's own."""
+    kind = _MODELS.get(described["name"])
+    if kind is None:
+        return None
+    return kind(
+        **{key: stored_model(one) if _is_model(one) else one for key, one in described["settings"].items()}
+    )
+
+
+def _is_model(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"name", "settings"}
+        and isinstance(value["settings"], dict)
+    )
+
+
+def _plain(value: Any) -> bool | int | float | str | None:
+    """What JSON can hold (numpy's numbers become Python's), None for anything else."""
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else None
+
+
+def _dims_of(
+    model: Any, field: str, lengths: tuple[int, ...], axes: tuple[str, ...], shape: tuple[int, ...]
+) -> tuple[int | str, ...]:
+    """For every dimension of a field the place of the axis it is, or a name of its own.
+
+    The axes of a matrix are "row" and "column". A model that uses neither may call them by their own names.
+    """
+    dims: Mapping[str, tuple[str, ...]] = model.dims
+    if field not in dims or len(dims[field]) != len(lengths):
+        raise ValueError(
+            f"model.dims: expected {len(lengths)} dimension names for {field!r}, got {dims.get(field)}"
+        )
+    known: tuple[str, ...] = getattr(model, "output_dims", axes)
+    if (
+        known is axes
+        and len(axes) == 2
+        and any(dim in ("row", "column") for each in dims.values() for dim in each)
+    ):
+        known = ("row", "column")
+    found: list[int | str] = []
+    for dim, length in zip(dims[field], lengths, strict=True):
+        is_axis = dim in known and shape[known.index(dim)] == length
+        found.append(known.index(dim) if is_axis else dim)
+    return tuple(found)
+
+
+def release_groups(tree: xr.DataTree) -> list[str]:
+    """Where a run may hold releases: one, or one for every view."""
+    return ["release", *(f"release_{view}" for view in json.loads(tree.attrs.get("views", "{}")))]
+
+
+def checksum(tree: xr.DataTree) -> str:
+    """SHA-256 of our attributes and of the arrays of our groups, by name.
+
+    Zarr reads a lost or emptied chunk as zeros, and nobody would notice.
+    """
+    # Only a run of several views has views, and a release for each: others keep the checksum they always had.
+    attributes = [*_ATTRIBUTES, *(["views"] if "views" in tree.attrs else [])]
+    digest = hashlib.sha256(json.dumps([tree.attrs.get(name) for name in attributes]).encode())
+    for group in (*_GROUPS, *release_groups(tree)):
+        if group not in tree.children:
+            continue
+        for name, variable in sorted(
+            tree[group].to_dataset().variables.items(), key=lambda item: str(item[0])
+        ):
+            digest.update(json.dumps([group, str(name), variable.dims, variable.shape]).encode())
+            for part in _parts(variable.to_numpy()):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(values: np.ndarray) -> Iterator[bytes]:
+    """The array's bytes, draw by draw: the draws as a whole need not be copied."""
+    if values.dtype.kind in "OTU":
+        yield json.dumps([str(one) for one in values.reshape(-1)]).encode()
+        return
+    little = values.dtype.newbyteorder("<")
+    yield little.str.encode()
+    places = np.ndindex(*values.shape[:2]) if values.ndim > 2 else [()]
+    for place in places:
+        yield np.ascontiguousarray(values[place], dtype=little).tobytes()

@@ -1,0 +1,104 @@
+"""Runs to disk: a Zarr folder in ArviZ's schema, with the release inside, that is complete or not there."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+from zarr.storage import LocalStore
+
+from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.files.atomic import replacing_folder
+from countveil.posterior.runs.packed_release import pack_release
+from countveil.posterior.runs.schema import checksum
+
+#: Draws smaller than this share a chunk: a file for each of ten thousand numbers would take minutes.
+SMALLEST_CHUNK = 2**16
+
+#: The bytes of a release are cut into chunks of this size.
+LARGEST_CHUNK = 2**26
+
+
+def save_run(
+    tree: xr.DataTree, releases: Mapping[str, PrivateCounts | CombinedReleases], path: str | os.PathLike[str]
+) -> None:
+    """Write to a temporary folder beside ``path`` and rename it: the run is complete or not there.
+
+    ``releases`` go into groups of their names.
+    """
+    target = Path(path)
+    if target.exists():
+        raise FileExistsError(f"path: expected a new folder, got {str(target)!r}, which exists")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"path: expected a folder to write into, got {str(target.parent)!r}")
+    try:
+        tree = tree.copy()
+        for group, release in releases.items():
+            tree[group] = xr.DataTree(pack_release(release))
+        tree.attrs = {**tree.attrs, "checksum": checksum(tree), "complete": 1}
+        with replacing_folder(target) as folder:
+            store = StoppableStore(folder)
+            try:
+                tree.to_zarr(store, mode="w", consolidated=False, encoding=_encoding(tree, releases))
+            except BaseException:
+                store.stop()
+                raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"path: could not write {str(target)!r} ({reason})") from error
+
+
+def _encoding(tree: xr.DataTree, releases: Iterable[str]) -> dict[str, Any]:
+    """One chunk per draw; small draws share one."""
+    chunks = {}
+    for name, variable in tree["posterior"].data_vars.items():
+        size = variable.dtype.itemsize * math.prod(variable.shape[2:])
+        together = min(max(1, SMALLEST_CHUNK // max(size, 1)), variable.shape[1])
+        chunks[name] = {"chunks": (1, together, *variable.shape[2:])}
+    encoding = {"/posterior": chunks}
+    for group in releases:
+        files = tree[group].data_vars.items()
+        encoding[f"/{group}"] = {name: {"chunks": (min(file.size, LARGEST_CHUNK),)} for name, file in files}
+    return encoding
+
+
+class StoppableStore(LocalStore):
+    """A Zarr folder that can be told to stop: writes one file after the other, none after a failure or ``stop()``.
+
+    After one write has failed, or on Ctrl-C, zarr goes on with the others in the background: they would fill a
+    folder that is just being removed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._lock, self._stopped = threading.Lock(), False
+
+    def stop(self) -> None:
+        """Returns once nothing is being written any more; nothing will be."""
+        with self._lock:
+            self._stopped = True
+
+    async def set(self, key: str, value: Any, **options: Any) -> None:
+        """Write one file."""
+        with self._lock:
+            if self._stopped:
+                raise OSError("stopped")
+            try:
+                self._write(self.root / key, value.to_bytes())
+            except BaseException:
+                self._stopped = True
+                raise
+
+    async def set_if_not_exists(self, key: str, value: Any) -> None:
+        """Write one file if there is none."""
+        if not (self.root / key).exists():
+            await self.set(key, value)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)

@@ -1,0 +1,223 @@
+"""The kept draws as states of the model, the cells it speaks of, and their rates, one draw at a time.
+
+A cell that a model leaves out has rate 0 and count 0: a network without self-loops has none. A pair of an
+undirected network is one pair: its cell below the diagonal is the one above it again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from countveil.models.count_model import checked_rates, row_blocks
+from countveil.runtime.compiled import compiled
+
+#: Numbers of a block of rates, 64 MB: large enough to be quick, small enough to lie beside the draws.
+NUMBERS_PER_BLOCK = 2**23
+
+
+class ModelledCells:
+    """The cells of an array of this shape, in the eyes of a model.
+
+    Examples
+    --------
+    >>> from countveil.models import CommunityModel
+    >>> cells = ModelledCells(CommunityModel(2, directed=False), (3, 3))
+    >>> cells.outside(np.arange(3), np.array([0, 2]))
+    array([[ True, False],
+           [False, False],
+           [False,  True]])
+    >>> cells.counted_at(np.array([2, 0]), np.array([1, 1]))
+    (array([1, 0]), array([2, 1]))
+    >>> cells.places()
+    array([1, 2, 5])
+    """
+
+    def __init__(self, model: Any, shape: tuple[int, ...]) -> None:
+        self._model = model
+        self._shape = shape
+        self.mirrored: bool = getattr(self._model, "mirrored", False)
+
+    def counted_at(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The cells at which the counts of these cells stand."""
+        return (np.minimum(rows, columns), np.maximum(rows, columns)) if self.mirrored else (rows, columns)
+
+    def outside(self, rows: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray | None:
+        """Which cells of these rows and columns (of all axes but the first) have no count; None if all have one."""
+        width = math.prod(self._shape[1:])
+        across = np.arange(width) if columns is None else columns
+        if hasattr(self._model, "without_count"):
+            return self._model.without_count(rows[:, None], across)
+        listed = self._listed()
+        return None if listed is None else np.isin(rows[:, None] * width + across, listed)
+
+    def places(self) -> np.ndarray | range:
+        """Every cell that has a count of its own, by its place in the flat array."""
+        cells, listed = math.prod(self._shape), self._listed()
+        if listed is None:
+            return range(cells)
+        inside = np.ones(cells, dtype=bool)
+        inside[listed] = False
+        return np.flatnonzero(inside)
+
+    def _listed(self) -> np.ndarray | None:
+        found = self._model.left_out(self._shape) if hasattr(self._model, "left_out") else None
+        return None if found is None else np.ravel_multi_index(found, self._shape)
+
+
+class KeptStates:
+    """The states of all kept draws, chain after chain, in double precision, never all of them at once."""
+
+    def __init__(self, group: xr.Dataset, state_type: Any, model: Any, shape: tuple[int, ...]) -> None:
+        self.sizes = (group.sizes["chain"], group.sizes["draw"])
+        self.shape = shape
+        self.cells = ModelledCells(model, shape)
+        self._model, self._state_type = model, state_type
+        self._fields = [group[name].to_numpy() for name in state_type._fields]
+
+    def __len__(self) -> int:
+        return math.prod(self.sizes)
+
+    def __iter__(self) -> Iterator[Any]:
+        for place in np.ndindex(*self.sizes):
+            yield self._state_type(*(_double(field[place]) for field in self._fields))
+
+    def rates(
+        self,
+        rows: np.ndarray,
+        columns: np.ndarray | None = None,
+        product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul,
+    ) -> Iterator[np.ndarray]:
+        """Rates of these rows (and columns, counted over all axes but the first) in every draw.
+
+        They are 0 where the model leaves cells out.
+
+        ``product`` multiplies the factors of a factorization: ``ordered_product`` where every bit counts.
+        """
+        outside = self.cells.outside(rows, columns)
+        for rates in self._all_rates(rows, slice(None) if columns is None else columns, product):
+            if outside is not None:
+                rates[outside] = 0.0
+            yield rates
+
+    def _all_rates(
+        self,
+        rows: np.ndarray,
+        chosen: slice | np.ndarray,
+        product: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    ) -> Iterator[np.ndarray]:
+        """The same, and whatever the formula says of cells that are left out."""
+        fields = getattr(self._model, "matrix_fields", None)
+        if fields is not None:  # any part of them can be had without the rest
+            theta, phi = (self._fields[self._state_type._fields.index(name)] for name in fields)
+            for place in np.ndindex(*self.sizes):
+                yield product(_double(theta[place][rows]), _double(phi[place][:, chosen]))
+            return
+        if getattr(self._model, "unfolds", False):
+            for state in self:
+                theta, phi = self._model.unfold(state)
+                yield product(theta[rows], phi[:, chosen])
+            return
+        for state in self:
+            yield self._own_rates(state, rows)[:, chosen]
+
+    def mean_rates(self, rows: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
+        """Mean over the draws; like one draw in memory."""
+        draws = self.rates(rows, columns)
+        mean = next(draws)
+        for rates in draws:
+            mean += rates
+        mean /= len(self)
+        return mean
+
+    def _own_rates(self, state: Any, rows: np.ndarray) -> np.ndarray:
+        """A user's model gives rates of consecutive rows: ask for blocks, and pick."""
+        out = np.empty((len(rows), math.prod(self.shape[1:])))
+        for block in row_blocks(self.shape):
+            here = (rows >= block.start) & (rows < block.stop)
+            if here.any():
+                out[here] = checked_rates(self._model, state, self.shape, block)[rows[here] - block.start]
+        return out
+
+
+class KeptDraws(ABC):
+    """The base of ``Posterior`` and ``SharedPosterior``.
+
+    It can be pickled, for multiprocessing and the like (files are ``save`` and ``load_posterior``). The class of a
+    factorization's states is made for its factors: pickle cannot find it, its model can.
+    """
+
+    tree: xr.DataTree
+    model: Any
+    _state_type: Any
+
+    @property
+    @abstractmethod
+    def _kept(self) -> KeptStates:
+        """The draws as states."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How it was fitted: sweeps, burn_in, thin, chains, seed, method, ..., seconds, interrupted."""
+        return json.loads(self.tree.attrs["settings"])
+
+    @property
+    def n_draws(self) -> int:
+        """Kept draws of all chains together."""
+        return len(self._kept)
+
+    def states(self) -> Iterator[Any]:
+        """The kept states, chain after chain, as the model's own NamedTuple, topics or components in any order."""
+        return iter(self._kept)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self))
+        for cached in ("_kept", "_aligners"):
+            state.pop(cached, None)  # made anew when asked for
+        if state["_state_type"] is getattr(self.model, "state_type", None):
+            del state["_state_type"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if "_state_type" not in state:
+            self._state_type = self.model.state_type
+
+
+def row_slices(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
+    """Slices of rows of about NUMBERS_PER_BLOCK numbers."""
+    size = max(1, NUMBERS_PER_BLOCK // max(numbers_per_row, 1))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def ordered_product(theta: np.ndarray, phi: np.ndarray) -> np.ndarray:
+    """theta @ phi, summed in one fixed order: an entry does not depend on its neighbours or on threads.
+
+    >>> ordered_product(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
+    array([[11.]])
+    """
+    out = np.empty((len(theta), phi.shape[1]))
+    _fill_rows(np.ascontiguousarray(theta), np.ascontiguousarray(phi), out)
+    return out
+
+
+@compiled
+def _fill_rows(theta, phi, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        for v in range(out.shape[1]):
+            out[i, v] = 0.0
+        for k in range(theta.shape[1]):
+            weight = theta[i, k]
+            for v in range(out.shape[1]):  # over v: vectorised, and no sum changes its order
+                out[i, v] += weight * phi[k, v]
+
+
+def _double(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float64) if values.dtype.kind == "f" else values

@@ -1,0 +1,80 @@
+"""Work on rows, split over threads or not: draws do not depend on it, because every row has its own stream."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+
+
+class Workers:
+    """A pool of threads for compiled functions that release the GIL; a single thread works in place.
+
+    >>> with Workers(threads=2) as workers:
+    ...     workers.run(3, lambda start, stop: print(start, stop))
+    0 3
+    """
+
+    #: Rows below which handing work to another thread costs more than it saves.
+    SMALL = 64
+
+    def __init__(self, threads: int = 1) -> None:
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads - 1, "countveil") if threads > 1 else None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def run(self, n_rows: int, function: Callable[[int, int], object], small: int = SMALL) -> None:
+        """Call ``function(start, stop)`` over blocks that cover ``range(n_rows)``."""
+        self.run_with_worker(n_rows, lambda _, start, stop: function(start, stop), small)
+
+    def run_with_worker(
+        self, n_rows: int, function: Callable[[int, int, int], object], small: int = SMALL
+    ) -> None:
+        """Call ``function(worker, start, stop)``; blocks of one worker never overlap in time.
+
+        ``worker`` runs from 0 to ``threads - 1``: a function that adds up into arrays keeps one per worker.
+        """
+        if self._pool is None or n_rows <= small:
+            function(0, 0, n_rows)
+            return
+        # More blocks than threads, so that a thread with heavy rows does not keep the others waiting.
+        size = max(1, -(-n_rows // (16 * self.threads)))
+        blocks = _shared(range(0, n_rows, size))
+
+        def work(worker: int) -> None:
+            for start in blocks:
+                function(worker, start, min(start + size, n_rows))
+
+        others = [self._pool.submit(work, worker) for worker in range(1, self.threads)]
+        try:
+            work(0)
+        finally:
+            # Also on Ctrl-C: nobody may still be writing when the caller goes on.
+            for other in others:
+                other.result()
+
+
+def _shared(values: range) -> Iterator[int]:
+    """An iterator that several threads may draw from."""
+
+    class Shared:
+        def __init__(self) -> None:
+            self._values, self._lock = iter(values), threading.Lock()
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            with self._lock:
+                return next(self._values)
+
+    return Shared()

@@ -168,9 +168,8 @@ def _draw_rows(key, start, stop, factors, data, options, sums):
         points = _room_for(ends[-1], points)
         n, stream = _scatter(stream, ends, points.points, points.interval)
         n, stream = _choose_cells(
-            stream, i, n, first, factors.weights, factors.keep, factors.other, ends, codes, data.cell_rho,
-            highest_rho[i], points, scratch,
-        )  # fmt: skip
+            stream, i, n, factors, ends, codes, data.cell_rho, highest_rho[i], points, scratch
+        )
         stream = _settle(stream, i, n, factors, codes, data, proposals, points, cells, scratch, sums)
         for begin in range(0, n_crowded, FIBERS):
             some = crowded[begin : min(begin + FIBERS, n_crowded)]
@@ -187,9 +186,8 @@ def _settle(stream, i, n_tokens, factors, codes, data, proposals, points, cells,
     _, fibers, components, token_columns, rejected = points
     length = len(last)
     n_rejected, _, stream = accept_or_reject(
-        stream, i, n_tokens, token_columns, codes, row_starts, columns, values, row_rho, cell_rho, False,
-        proposals, rejected, rejected, 0,
-    )  # fmt: skip
+        stream, i, n_tokens, token_columns, codes, data, None, proposals, rejected, rejected, 0
+    )
     for a in range(n_tokens):
         f, k, v = fibers[a], components[a], token_columns[a]
         if proposals[v] > REJECTED:
@@ -304,14 +302,13 @@ def find_intervals(points, n_points, ends, interval):
 
 
 @compiled
-def _choose_cells(
-    stream, i, n_tokens, first, weights, keep, other, ends, codes, cell_rho, highest_rho, room, scratch
-):
+def _choose_cells(stream, i, n_tokens, factors, ends, codes, cell_rho, highest_rho, room, scratch):
     """Component and column of every token; those that do not stay are left out.
 
     Tokens came at rate mu * exp(highest_rho): mu * exp(rho) stay on positive cells, mu * exp(-rho) on others.
     """
     points, fibers, components, columns, _ = room
+    first, weights, keep, other = factors.first, factors.weights, factors.keep, factors.other
     row = np.uint64(i)
     before, whole, begin, end = -1, 0.0, 0.0, 0.0
     for a in range(n_tokens):

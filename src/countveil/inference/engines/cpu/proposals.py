@@ -6,7 +6,8 @@ exact; and a proposal of 0 is always accepted, so a cell that receives no propos
 
 **Integrating out.** Since P(t|mu) = c*alpha**-t * [alpha**(2t) * exp(-(1-alpha)*mu) + rest], a positive cell is,
 after its count y > 0 was drawn, handed back with probability alpha**(2*min(y, t)): its tokens are dropped, and
-like every cell with y = 0 and every cell x <= 0 it then only has the likelihood exp(-(1-alpha)*mu).
+like every cell with y = 0 and every cell x <= 0 it then only has the likelihood exp(-(1-alpha)*mu). Compiled
+functions take ``integrate``: None leaves these branches out when they are compiled, anything else compiles them.
 """
 
 from __future__ import annotations
@@ -104,10 +105,7 @@ def draw_tokens(stream, d, scale, theta, tables, codes, positive, buffer, scratc
 
 
 @compiled
-def accept_or_reject(
-    stream, d, n_tokens, column, codes, row_starts, columns, values, row_rho, cell_rho, integrate,
-    proposals, rejected, kept, n_kept,
-):  # fmt: skip
+def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, proposals, rejected, kept, n_kept):
     """Decide for every cell of row d whether its proposed tokens stand: ``(n_rejected, n_kept, stream)``.
 
     ``proposals`` is all zero before. After it, the proposals of a cell are ACCEPTED (or a count), REJECTED or,
@@ -117,8 +115,12 @@ def accept_or_reject(
     """
     for i in range(n_tokens):
         proposals[column[i]] += 1
+    row_starts, columns, values = data.row_starts, data.columns, data.values
+    row_rho, cell_rho = data.row_rho, data.cell_rho
     # A single token stands without a look, for t >= 1 on every positive cell; unless it may be dropped.
-    most_without_look = 0 if integrate else 1
+    most_without_look = 1
+    if integrate is not None:
+        most_without_look = 0
     by_cell = len(cell_rho) > 0
     n_rejected = 0
     for i in range(n_tokens):
@@ -134,13 +136,14 @@ def accept_or_reject(
                     verdict = REJECTED
                     rejected[n_rejected] = i
                     n_rejected += 1
-            if integrate and verdict == ACCEPTED:
-                u, stream = uniform(stream)
-                if is_dropped(u, rho, n, t):
-                    verdict = DROPPED
-                else:
-                    kept[n_kept] = v
-                    n_kept += 1
+            if integrate is not None:  # noqa: SIM102 (numba leaves a branch out by a condition of its own)
+                if verdict == ACCEPTED:
+                    u, stream = uniform(stream)
+                    if is_dropped(u, rho, n, t):
+                        verdict = DROPPED
+                    else:
+                        kept[n_kept] = v
+                        n_kept += 1
             proposals[v] = verdict
     return n_rejected, n_kept, stream
 

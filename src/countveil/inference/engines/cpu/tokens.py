@@ -87,7 +87,6 @@ class _Options(NamedTuple):
     lowest_rho: np.ndarray
     highest_rho: np.ndarray
     tokens_per_visit: float
-    integrate: bool
 
 
 class Tokens:
@@ -98,14 +97,16 @@ class Tokens:
         tokens_per_visit: float = TOKENS_PER_VISIT, visited: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:  # fmt: skip
         """``visited`` (columns, and those visited as a whole) overrides the plan, for tests."""
-        self._data, self._integrate = data, integrate
+        self._data = data
+        # None where nothing is integrated out: compiled code leaves those branches out then.
+        self._integrate = True if integrate else None
         self._released = released_total(data)
         if visited is None:
             plan, self._cells = make_plan(data, n_components, integrate, workers)
         else:
             plan, self._cells = plan_of(data, *visited)
         codes = np.zeros((0, 0), np.uint8) if data.is_plain else code_matrix(data)
-        self._options = _Options(plan, codes, data.lowest_rho, data.highest_rho, tokens_per_visit, integrate)
+        self._options = _Options(plan, codes, data.lowest_rho, data.highest_rho, tokens_per_visit)
         self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
 
     def prepare(self, phi: np.ndarray, workers: Workers) -> Prepared:
@@ -127,7 +128,7 @@ class Tokens:
 
         def rows(worker: int, start: int, stop: int) -> None:
             kept[0, start] = _draw_rows(
-                key, start, stop, factors, tables, data, self._options, counters.of(worker)
+                key, start, stop, factors, tables, data, self._options, self._integrate, counters.of(worker)
             )
 
         def visits(worker: int, start: int, stop: int) -> None:
@@ -159,14 +160,14 @@ class Tokens:
 
 
 @compiled
-def _draw_rows(key, start, stop, factors, tables, data, options, sums):
+def _draw_rows(key, start, stop, factors, tables, data, options, integrate, sums):
     """Passes 1 to 3 for rows start..stop; where cells are integrated out, rows and columns of those kept."""
     theta, phi = factors
     row_topic, column_topic = sums
     proposed_tables, visited_tables = tables
     row_starts, columns, values = data.row_starts, data.columns, data.values
     row_rho, cell_rho = data.row_rho, data.cell_rho
-    plan, code_rows, lowest_rho, highest_rho, tokens_per_visit, integrate = options
+    plan, code_rows, lowest_rho, highest_rho, tokens_per_visit = options
     width, n_components = phi.shape
     scratch = np.empty(scratch_size(n_components))
     proposals = np.zeros(width, dtype=np.int32)
@@ -175,7 +176,9 @@ def _draw_rows(key, start, stop, factors, tables, data, options, sums):
     listed = len(code_rows) == 0
     by_cell = len(cell_rho) > 0
     varies = by_cell or len(data.partial_rho) > 0
-    room = 4096 if integrate else 0
+    room = 0
+    if integrate is not None:
+        room = 4096
     kept_rows, kept_columns, n_kept = np.empty(room, np.int32), np.empty(room, np.int32), 0
     for d in range(start, stop):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
@@ -191,26 +194,27 @@ def _draw_rows(key, start, stop, factors, tables, data, options, sums):
             n_positive = row_starts[d + 1] - row_starts[d]
             before = n_kept
             if is_crowded(expected, n_positive, tokens_per_visit):
-                kept_columns = _with_room(kept_columns, n_kept, n_positive if integrate else 0)
+                if integrate is not None:
+                    kept_columns = _with_room(kept_columns, n_kept, n_positive)
                 n_kept, stream = _visit_positive(
-                    stream, d, plan.is_proposed, theta, phi, row_starts, columns, values, row_rho, cell_rho,
-                    integrate, kept_columns, n_kept, scratch, row_topic, column_topic,
-                )  # fmt: skip
+                    stream, d, plan.is_proposed, factors, data, integrate, kept_columns, n_kept, scratch, sums
+                )
             else:
                 n, tokens, stream = draw_tokens(
                     stream, d, math.exp(rho), theta, proposed_tables, codes, True, tokens, scratch
                 )
                 if by_cell:
                     n, stream = _thin(stream, n, tokens, rho, cell_rho, d)
-                kept_columns = _with_room(kept_columns, n_kept, n if integrate else 0)
+                if integrate is not None:
+                    kept_columns = _with_room(kept_columns, n_kept, n)
                 n_kept, stream = _settle(
-                    stream, d, n, tokens, proposals, theta, phi, codes, row_starts, columns, values,
-                    row_rho, cell_rho, integrate, kept_columns, n_kept, scratch, row_topic, column_topic,
+                    stream, d, n, tokens, proposals, factors, data, codes,
+                    integrate, kept_columns, n_kept, scratch, sums,
                 )  # fmt: skip
-            if integrate:
+            if integrate is not None:
                 kept_rows = _with_room(kept_rows, before, n_kept - before)
                 kept_rows[before:n_kept] = d
-        if integrate:
+        if integrate is not None:
             continue
         rho = lowest_rho[d]
         for group in range(2):
@@ -305,64 +309,75 @@ def _draw_looks(key, start, stop, factors, data, sums):
                 allocate(stream, d, v, y, theta, phi, scratch, sums.rows, sums.columns)
 
 
-@compiled
+@inlined
 def _settle(
-    stream, d, n_tokens, tokens, proposals, theta, phi, codes, row_starts, columns, values, row_rho, cell_rho,
-    integrate, kept, n_kept, scratch, row_topic, column_topic,
-):  # fmt: skip
+    stream, d, n_tokens, tokens, proposals, factors, data, codes, integrate, kept, n_kept, scratch, sums
+):
     """Count the tokens that stand, and draw the cells anew whose proposals are rejected: ``(n_kept, stream)``."""
+    row_topic, column_topic = sums
     column, component, rejected = tokens.column, tokens.component, tokens.rejected
     n_rejected, n_kept, stream = accept_or_reject(
-        stream, d, n_tokens, column, codes, row_starts, columns, values, row_rho, cell_rho, integrate,
-        proposals, rejected, kept, n_kept,
-    )  # fmt: skip
+        stream, d, n_tokens, column, codes, data, integrate, proposals, rejected, kept, n_kept
+    )
     for i in range(n_tokens):
         v, k = column[i], component[i]
         if proposals[v] > REJECTED:
             row_topic[d, k] += 1
             column_topic[v, k] += 1
     forget(n_tokens, column, proposals)
+    theta, phi = factors
+    row_starts, columns, values = data.row_starts, data.columns, data.values
+    row_rho, cell_rho = data.row_rho, data.cell_rho
     for i in rejected[:n_rejected]:
         v = column[i]
         rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
         t = value_of(codes[v], d, v, row_starts, columns, values)
         y, stream = draw_count_directly(stream, t, cell_rate(d, v, theta, phi), rho)
-        n_kept, stream = _count_cell(
-            stream, d, v, y, t, rho, theta, phi, integrate, kept, n_kept, scratch, row_topic, column_topic
-        )
+        if y > 0:
+            stays, stream = _stays(stream, rho, y, t, integrate)
+            if stays:
+                n_kept = _list_kept(integrate, kept, n_kept, v)
+                stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
     return n_kept, stream
 
 
-@compiled
-def _count_cell(
-    stream, d, v, y, t, rho, theta, phi, integrate, kept, n_kept, scratch, row_topic, column_topic
-):  # fmt: skip
-    """Allocate the tokens of a positive cell, unless they are integrated out."""
-    if y > 0:
-        if integrate:
-            u, stream = uniform(stream)
-            if is_dropped(u, rho, y, t):
-                return n_kept, stream
-            kept[n_kept] = v
-            n_kept += 1
-        stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
-    return n_kept, stream
+@inlined
+def _stays(stream, rho, y, t, integrate):
+    """``(whether a positive cell with count y > 0 keeps its tokens, stream)``: always, unless cells are integrated
+    out.
+    """
+    if integrate is None:
+        return True, stream
+    u, stream = uniform(stream)
+    return not is_dropped(u, rho, y, t), stream
+
+
+@inlined
+def _list_kept(integrate, kept, n_kept, v):
+    """List column v among those that are kept: how many there are."""
+    if integrate is not None:
+        kept[n_kept] = v
+        n_kept += 1
+    return n_kept
 
 
 @compiled
-def _visit_positive(
-    stream, d, is_chosen, theta, phi, row_starts, columns, values, row_rho, cell_rho,
-    integrate, kept, n_kept, scratch, row_topic, column_topic,
-):  # fmt: skip
+def _visit_positive(stream, d, is_chosen, factors, data, integrate, kept, n_kept, scratch, sums):
     """The positive cells of a crowded row in the chosen columns, one exact draw each: ``(n_kept, stream)``."""
+    theta, phi = factors
+    row_topic, column_topic = sums
+    row_starts, columns, values = data.row_starts, data.columns, data.values
+    row_rho, cell_rho = data.row_rho, data.cell_rho
     for i in range(row_starts[d], row_starts[d + 1]):
         v, t = columns[i], np.int64(values[i])
         if is_chosen[v]:
             rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
             y, stream = draw_count(stream, t, cell_rate(d, v, theta, phi), rho)
-            n_kept, stream = _count_cell(
-                stream, d, v, y, t, rho, theta, phi, integrate, kept, n_kept, scratch, row_topic, column_topic
-            )
+            if y > 0:
+                stays, stream = _stays(stream, rho, y, t, integrate)
+                if stays:
+                    n_kept = _list_kept(integrate, kept, n_kept, v)
+                    stream = allocate(stream, d, v, y, theta, phi, scratch, row_topic, column_topic)
     return n_kept, stream
 
 

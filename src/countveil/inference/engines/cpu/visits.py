@@ -169,11 +169,10 @@ def chunk_buffer():
 
 
 @compiled
-def find_open_cells(
-    key, width, rows, columns, values, theta, phi, row_rho, cell_rho,
-    cells, first, second, rates, places, uniforms, releases, means,
-):  # fmt: skip
+def find_open_cells(key, width, rows, columns, values, factors, row_rho, cell_rho, buffer):
     """Uniforms and rates of all these cells; and more on those whose count is not yet known to be 0: how many."""
+    theta, phi = factors
+    cells, first, second, rates, places, uniforms, releases, means, _, _ = buffer
     n = len(rows)
     for i in range(n):
         cells[i] = rows[i] * np.int64(width) + columns[i]
@@ -209,18 +208,28 @@ def visit_cells(key, start, stop, cells, factors, data, integrate, sums):
     block_starts, rows, columns, values = cells
     width, row_rho, cell_rho = data.width, data.row_rho, data.cell_rho
     scratch = np.empty(scratch_size(theta.shape[1]))
-    numbers, first, second, rates, places, uniforms, releases, means, hard, counts = chunk_buffer()
+    buffer = chunk_buffer()
+    numbers, _, second, rates, places, uniforms, releases, means, hard, counts = buffer
     by_cell = len(cell_rho) > 0
-    n_cells = block_starts[stop] - block_starts[start] if integrate else 0
+    n_cells = 0
+    if integrate is not None:
+        n_cells = block_starts[stop] - block_starts[start]
     kept_rows, kept_columns, n_kept = np.empty(n_cells, np.int32), np.empty(n_cells, np.int32), 0
     is_kept = np.zeros(CHUNK, dtype=np.bool_)
     scale, inverse, last = 1.0, 1.0, 0.0
     for begin in range(block_starts[start], block_starts[stop], CHUNK):
         end = min(begin + CHUNK, block_starts[stop])
         n_open = find_open_cells(
-            key, width, rows[begin:end], columns[begin:end], values[begin:end],
-            theta, phi, row_rho, cell_rho, numbers, first, second, rates, places, uniforms, releases, means,
-        )  # fmt: skip
+            key,
+            width,
+            rows[begin:end],
+            columns[begin:end],
+            values[begin:end],
+            factors,
+            row_rho,
+            cell_rho,
+            buffer,
+        )
         few_counts_at(uniforms[:n_open], releases[:n_open], means[:n_open])
         n_few, n_hard = sort_out(n_open, means, uniforms, places, counts, hard)
         for q in range(n_few):
@@ -228,7 +237,7 @@ def visit_cells(key, start, stop, cells, factors, data, integrate, sums):
             # Unsigned, because numba checks a signed index for being negative.
             d, v = np.uint64(rows[begin + place]), np.uint64(columns[begin + place])
             u, stream = second[place], after_first_block(key, numbers[place])
-            if integrate:
+            if integrate is not None:
                 if is_dropped(u, row_rho[d], counts[q], values[begin + place]):
                     continue
                 is_kept[place] = True
@@ -250,10 +259,11 @@ def visit_cells(key, start, stop, cells, factors, data, integrate, sums):
             stream = after_first_block(key, numbers[place])
             x = np.int64(values[begin + place])
             y, stream = draw_count_at(uniforms[q], stream, x, mu, rho, mu * inverse, mu * scale)
-            if integrate and y > 0:
-                if is_dropped(second[place], rho, y, x):
-                    continue
-                is_kept[place] = True
+            if integrate is not None:  # noqa: SIM102 (numba leaves a branch out by a condition of its own)
+                if y > 0:
+                    if is_dropped(second[place], rho, y, x):
+                        continue
+                    is_kept[place] = True
             if y > FEW_TOKENS:
                 # Put aside, to keep this loop short.
                 hard[n_aside] = place
@@ -266,7 +276,7 @@ def visit_cells(key, start, stop, cells, factors, data, integrate, sums):
             d, v = rows[begin + place], columns[begin + place]
             stream = open_stream(key.seed, key.chain, key.sweep, steps.VISITED_MANY, numbers[place])
             allocate_many(stream, d, v, counts[q], theta, phi, scratch, row_topic, column_topic)
-        if integrate:
+        if integrate is not None:
             # In the order of the cells, which does not depend on where chunks begin: sums are made in this order.
             for place in range(end - begin):
                 kept_rows[n_kept] = rows[begin + place]

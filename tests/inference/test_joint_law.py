@@ -22,6 +22,7 @@ MODEL = TopicModel(TOPICS, shape=1.0, rate=0.7)
 # The size at which the wrong samplers below are caught. The long tests run at it; the quick ones are smaller and
 # would miss the subtler of them (noise 30 % off, prior shape 10 % off).
 FULL = {"replicates": 15_000, "sweeps": 8}
+QUICK = {"replicates": 700, "sweeps": 3}
 
 FUNCTIONS = {
     "theta": lambda state, data: state.theta[0, 0],
@@ -145,7 +146,7 @@ SAMPLERS = {
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_joint_law(name):
     draw_pair, sampler = SAMPLERS[name]
-    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=700, sweeps=3, seed=SEED + 1)
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **QUICK, seed=SEED + 1)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -192,7 +193,7 @@ def signed(values, rho):
 @pytest.mark.parametrize("rho", [1.0, 3.0])
 def test_joint_law_of_the_bessel_method(rho):
     pair = BesselPair(rho)
-    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, replicates=700, sweeps=3, seed=SEED + 3)
+    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, **QUICK, seed=SEED + 3)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -254,13 +255,14 @@ WRONG = {
 }
 
 
-#: Of the power checks, which take their time, the one of every `make test`.
-QUICK = ("noise 30 % off",)
+def test_the_quick_joint_test_catches_the_naive_method():
+    draw_pair, sampler = WRONG["naive"]
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **QUICK, seed=SEED + 5)
+    assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in WRONG]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRONG)
 def test_the_joint_test_catches(name):
     draw_pair, sampler = WRONG[name]
     pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **FULL, seed=SEED + 5)

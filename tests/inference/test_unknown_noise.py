@@ -371,7 +371,8 @@ def test_joint_law_of_an_ordinary_release_of_a_network(name):
     assert min(pvalues.values()) > FALSE_ALARM / len(NETWORK_FUNCTIONS), pvalues
 
 
-@BOTH
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["directed", "undirected"])
 def test_the_joint_test_catches_cells_that_are_not_counted(name):
     pvalues = network_pvalues(name, forgotten="n_geometric")
     assert min(pvalues.values()) < FALSE_ALARM / len(NETWORK_FUNCTIONS), pvalues

@@ -255,9 +255,10 @@ WRONG = {
 }
 
 
-def test_the_quick_joint_test_catches_the_naive_method():
-    draw_pair, sampler = WRONG["naive"]
-    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **QUICK, seed=SEED + 5)
+@pytest.mark.parametrize("name", ["naive", "missing taken for zero"])
+def test_a_joint_test_of_twice_the_quick_size_catches(name):
+    draw_pair, sampler = WRONG[name]
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=1500, sweeps=4, seed=SEED + 5)
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -256,15 +257,18 @@ print("ready", flush=True)
 privatize_to_file(sparse.csr_array((4000, 3000)), sys.argv[1], 1, rows=range(4000))
 """
     rng = np.random.default_rng(SEED)
-    whole = 0
+    whole, takes = 0, None
     for attempt in range(25):
         target = tmp_path / f"r{attempt}"
         command = [sys.executable, "-c", program, str(target), str(many)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
+            began = time.monotonic()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(rng.uniform(0, 1.5))
+                # The first is left alone, to learn how long it takes on this machine, busy or not.
+                process.wait(None if takes is None else rng.uniform(0, 1.5 * takes))
             process.kill()
+        takes = time.monotonic() - began if takes is None else takes
         if target.exists():
             assert load_release(target).shape == (4000, 3000)
             whole += 1

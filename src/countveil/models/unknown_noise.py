@@ -14,7 +14,9 @@ class UnknownNoise:
 
     ``x = y + tau``, ``P(tau) = (1-alpha)/(1+alpha) * alpha**abs(tau)``, one alpha for all cells. The release
     must have kept the sum of ``abs(x)`` over its cells x <= 0 (every release that was made here has; values
-    that someone else had clamped have not). Its own alpha serves as the starting value and no further.
+    that someone else had clamped have not). Its own alpha serves as the starting value and no further. Of cells that
+    the model leaves out (a network's diagonal) the values below 0 are used, given which cells have such: a partial
+    likelihood, as nothing is assumed about their true counts.
 
     Parameters
     ----------

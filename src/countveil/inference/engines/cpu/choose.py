@@ -99,7 +99,9 @@ def make_plan(
     positive, others = number
     # Unbiased column totals, at least one token: cells x <= 0 have 1/expm1(rho) below zero on average.
     with np.errstate(over="ignore"):
-        below = _noise_below(data, noisy, workers)
+        rho = data.row_rho[noisy]
+        is_one = bool((rho == rho[0]).all())  # NaN, where it varies by cell, is not
+        below = others / np.expm1(rho[0]) if is_one else _noise_below(data, noisy, workers)
         upwards = _mean(np.exp(data.highest_rho[noisy]), workers)
         downwards = _mean(np.exp(-data.lowest_rho[noisy]), workers)
     tokens = np.maximum(total - below, 1.0)

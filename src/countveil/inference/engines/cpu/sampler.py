@@ -99,6 +99,14 @@ class CpuSampler:
         """Go on with the chain of a carry, from its sweep."""
         state = self._problem.state_type(**{name: np.array(value) for name, value in carry.state.items()})
         extra = {name: np.array(value) for name, value in carry.extra.items()}
+        needed = {"alpha"} if self._problem.alpha is not None else set()
+        needed |= {
+            _of_view(name, "noise_plus") for name, v in self._problem.views.items() if v.method == "bessel"
+        }
+        if not needed <= extra.keys():
+            raise ValueError(
+                f"carry: expected the arrays {', '.join(sorted(needed))} of this problem, got none"
+            )
         self._chains[carry.chain] = _Chain(carry.sweep, state, extra)
 
     def carry(self, chain: int) -> Carry:

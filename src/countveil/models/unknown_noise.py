@@ -12,9 +12,9 @@ from countveil.models.count_model import CountModel, positive_number
 class UnknownNoise:
     """``model``, seen through two-sided geometric noise of unknown alpha, alpha ~ Beta(p, q).
 
-    ``x = y + tau``, ``P(tau) = (1-alpha)/(1+alpha) * alpha**abs(tau)``, one alpha for all cells. The release
-    must have kept the sum of ``abs(x)`` over its cells x <= 0 (every release that was made here has; values
-    that someone else had clamped have not). Its own alpha serves as the starting value and no further. Of cells that
+    ``x = y + tau``, ``P(tau) = (1-alpha)/(1+alpha) * alpha**abs(tau)``, one alpha for all cells. The release must
+    have kept the sum of ``abs(x)`` over its cells x <= 0 (every release that was made here has; values that
+    someone else had clamped have not). Its own alpha serves as the starting value and no further. Of cells that
     the model leaves out (a network's diagonal) the values below 0 are used, given which cells have such: a partial
     likelihood, as nothing is assumed about their true counts.
 

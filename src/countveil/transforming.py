@@ -15,7 +15,7 @@ from countveil.inference.problem import Counts
 from countveil.inference.settings import check_settings
 from countveil.models.count_model import whole_number
 from countveil.posterior.axes import free_names, readable_labels
-from countveil.posterior.known_columns import known_columns
+from countveil.posterior.known_columns import KnownColumns, known_columns
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.shared import SharedPosterior
 from countveil.posterior.states import row_slices
@@ -113,15 +113,17 @@ def transform(
     if received is not None:
         if known.received is None:
             raise ValueError("received: expected it for a directed CommunityModel alone, got it for another")
-        views.append(NewRows(_read("received", received, posterior, None), known.received))
+        counts = _read("received", received, posterior, None)
+        views.append(NewRows(counts, known.received, known.receiving_shape))
         _check_rows(views)
-    theta = new_row_draws(
+    theta, receiving = new_row_draws(
         known.prior, views, known.sizes,
         sweeps=settings.sweeps, burn_in=burn_in, seed=settings.seed, threads=settings.threads,
         progress=progress_bar("transform", " draws", progress),
     )  # fmt: skip
+    n_draws = len(known.order)
     shares = _shares(
-        theta.reshape(len(known.order), *theta.shape[2:]), known.weights, known.order, tails_of(interval)
+        theta.reshape(n_draws, *theta.shape[2:]), receiving.reshape(n_draws, -1), known, tails_of(interval)
     )
     first = views[0].data
     names = next(
@@ -143,15 +145,16 @@ def _read(name: str, data: Any, posterior: Posterior, labels: Any) -> Counts:
 
 
 def _shares(
-    theta: np.ndarray, weights: np.ndarray, order: np.ndarray, tails: tuple[float, float]
+    theta: np.ndarray, receiving: np.ndarray, known: KnownColumns, tails: tuple[float, float]
 ) -> dict[str, np.ndarray]:
     """Shares in every row's expected counts: theta_dl w_l, over their sum, in one order."""
     n_draws, n_rows, n_topics = theta.shape
     found = {name: np.empty((n_rows, n_topics)) for name in ("mean", "low", "high")}
     for block in row_slices(n_rows, n_draws * n_topics):
-        share = theta[:, block] * weights[:, None, :]
+        weights = known.weights[:, None, :] + receiving[:, block, None] * known.received_weights[:, None, :]
+        share = theta[:, block] * weights
         share /= np.maximum(share.sum(axis=2, keepdims=True), _TINY)
-        share = np.take_along_axis(share, order[:, None, :], axis=2)
+        share = np.take_along_axis(share, known.order[:, None, :], axis=2)
         found["mean"][block] = share.mean(axis=0)
         found["low"][block], found["high"][block] = np.quantile(share, tails, axis=0)
     return found

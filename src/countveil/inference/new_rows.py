@@ -6,10 +6,14 @@ counts and their allocation as any fit does, then
 
     theta_dl ~ Gamma(shape + tokens_dl, rate + sum_v observed_dv phi_lv).
 
+Where the means of theta's entries were inferred, new rows have scales of their own from the law that was found.
+
 New rows may be seen in several arrays (what an actor sends, what it receives): each has its own phi, tokens and
-exposures add up. For every kept draw of phi the chain goes a few sweeps and its last state is kept, so that the
-uncertainty of phi and that of theta are both in the draws. It goes on from where the last draw of the same chain
-left it, as consecutive draws of phi are alike. What depends on phi alone is prepared once for every draw.
+exposures add up. In one of them a row may have a further scale of its own, w_d ~ Gamma(s, s): what an actor
+receives relative to what it sends. For every kept draw of phi the chain goes a few sweeps and its last state is
+kept, so that the uncertainty of phi and that of theta are both in the draws. It goes on from where the last draw
+of the same chain left it, as consecutive draws of phi are alike. What depends on phi alone is prepared once for
+every draw.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ from countveil.inference.settings import derived_seed
 from countveil.kernels.gamma import SMALLEST
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import mean_rate
-from countveil.models.einsum.update import Prior, draw_factor
+from countveil.models.einsum.prior import ROWS_PER_FACTOR, PriorRates, new_scales
+from countveil.models.einsum.update import draw_factor
 from countveil.runtime.workers import Workers
 
 
@@ -36,10 +41,21 @@ class NewRows(NamedTuple):
 
     data: Counts
     phi: Callable[[int, int], np.ndarray]  # (chain, draw) -> (l, width): one draw, made when it is needed
+    #: (chain, draw) -> s, where rows have a further scale here.
+    scale_shape: Callable[[int, int], float] | None = None
+
+
+class RowPrior(NamedTuple):
+    """The prior of new rows: Gamma(shape, shape / (u_d b_l)) with 1 / u_d ~ Gamma(s, s m); or u_d = 1, fixed."""
+
+    shape: float
+    means: Callable[[int, int], np.ndarray]  # (chain, draw) -> b
+    #: (chain, draw) -> s, m; None where rows have no scales.
+    law: Callable[[int, int], tuple[float, float]] | None = None
 
 
 def new_row_draws(
-    prior: Prior,
+    prior: RowPrior,
     views: Sequence[NewRows],
     sizes: tuple[int, int],
     *,
@@ -48,50 +64,82 @@ def new_row_draws(
     seed: int,
     threads: int,
     progress: Callable[[range], Iterable[int]] = iter,
-) -> np.ndarray:
-    """theta, float32 (chain, draw, rows, l), for ``sizes`` = (chains, draws) of phi."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws of the new rows, for ``sizes`` = (chains, draws) of phi.
+
+    theta, float32 (chain, draw, rows, l), and the further scales of the last array, (chain, draw, rows).
+    """
     n_chains, n_draws = sizes
     # Every array has streams of its own: rows would meet the same numbers in all of them.
     seeds = [
         derived_seed(seed, "transform" if v == 0 else f"transform, array {v}") for v in range(len(views))
     ]
-    thetas = [_start(views[0].data, views[0].phi(chain, 0)) for chain in range(n_chains)]
-    n_rows, n_components = thetas[0].shape
+    rows = [_Rows(_start(views[0].data, views[0].phi(chain, 0)), len(views)) for chain in range(n_chains)]
+    n_rows, n_components = rows[0].theta.shape
     kept = np.empty((n_chains, n_draws, n_rows, n_components), dtype=np.float32)
+    further = np.empty((n_chains, n_draws, n_rows), dtype=np.float32)
     sweep = [0] * n_chains
     with Workers(threads) as workers:
         algorithms = [_algorithm(view.data, n_components, workers) for view in views]
         for draw in progress(range(n_draws)):
             for chain in range(n_chains):
-                phis = [_columns(view.phi(chain, draw)) for view in views]
+                at, state = (chain, draw), rows[chain]
+                phis = [_columns(view.phi(*at)) for view in views]
+                shapes = [None if view.scale_shape is None else view.scale_shape(*at) for view in views]
+                means = prior.means(*at)
+                law = None if prior.law is None else prior.law(*at)
                 prepared = [one.prepare(phi, workers) for one, phi in zip(algorithms, phis, strict=True)]
                 for _ in range(sweeps if draw else burn_in + sweeps):
                     sweep[chain] += 1
                     keys = [SweepKey(own, chain, sweep[chain]) for own in seeds]
-                    thetas[chain] = sweep_new_rows(
-                        prior, algorithms, thetas[chain], phis, prepared, keys, workers
-                    )
+                    rates = PriorRates(prior.shape, prior.shape / state.scales, 1.0 / means)
+                    sweep_new_rows(rates, algorithms, state, phis, prepared, shapes, keys, workers)
+                    if law is not None:
+                        by_mean = prior.shape / means
+                        state.scales = new_scales(
+                            keys[0], 0, prior.shape, *law, by_mean, state.theta, workers
+                        )
                 with np.errstate(under="ignore"):
-                    kept[chain, draw] = thetas[chain]
-    return kept
+                    kept[chain, draw], further[chain, draw] = state.theta, state.further[-1]
+    return kept, further
+
+
+class _Rows:
+    """The new rows of one chain."""
+
+    def __init__(self, theta: np.ndarray, n_views: int) -> None:
+        self.theta = theta
+        self.scales = np.ones(len(theta))
+        self.further = [np.ones(len(theta)) for _ in range(n_views)]
 
 
 def sweep_new_rows(
-    prior: Prior,
+    prior: PriorRates,
     algorithms: Sequence[Any],
-    theta: np.ndarray,
+    rows: _Rows,
     phis: Sequence[np.ndarray],
     prepared: Sequence[Any],
+    shapes: Sequence[float | None],
     keys: Sequence[SweepKey],
     workers: Workers,
-) -> np.ndarray:
-    """One sweep over the counts of all arrays and theta, every phi (width, l) as it is: the new theta."""
-    tokens, exposure = np.zeros(theta.shape, dtype=np.int64), np.zeros((1, theta.shape[1]))
-    for algorithm, phi, ready, key in zip(algorithms, phis, prepared, keys, strict=True):
-        drawn = algorithm.draw(theta, ready, key, workers)
+) -> None:
+    """One sweep over the counts of all arrays and theta, every phi (width, l) as it is."""
+    tokens, exposure = np.zeros(rows.theta.shape, dtype=np.int64), np.zeros((1, rows.theta.shape[1]))
+    met = []
+    for algorithm, phi, ready, key, scale in zip(algorithms, phis, prepared, keys, rows.further, strict=True):
+        drawn = algorithm.draw(rows.theta * scale[:, None], ready, key, workers)
         tokens = tokens + drawn.rows
-        exposure = exposure + drawn.exposure.of_rows(phi)
-    return draw_factor(keys[0], 0, prior, tokens, exposure, workers)
+        met.append((drawn.rows, drawn.exposure.of_rows(phi)))
+        exposure = exposure + met[-1][1] * scale[:, None]
+    rows.theta = draw_factor(keys[0], 0, prior, tokens, exposure, workers)
+    for place, (shape, (own, of_rows)) in enumerate(zip(shapes, met, strict=True)):
+        if shape is not None:
+            law = PriorRates(shape, np.full(1, shape), np.ones(1))
+            total = np.sum(rows.theta * of_rows, axis=1)[:, None]
+            drawn = draw_factor(
+                keys[0], (1 + place) * ROWS_PER_FACTOR, law, own.sum(axis=1)[:, None], total, workers
+            )
+            rows.further[place] = drawn[:, 0]
 
 
 def _algorithm(data: Counts, n_components: int, workers: Workers) -> Any:

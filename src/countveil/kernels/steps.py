@@ -12,3 +12,8 @@ FACTOR = 11  # any factor of a factorization; the row is the factor's number and
 TIED_FACTOR = 12  # a factor on two axes, row after row; the row likewise
 ALPHA = 13  # an alpha that is not known
 VISITED_MANY = 16  # allocation of visited cells with many tokens; the row is the cell
+PRIOR_SCALES = 17  # scales of a factor's rows; the row is the factor's number and its row
+PRIOR_MEANS = 18  # means of a factor's components; the row is the factor's number and the component
+PRIOR_LAWS = (
+    19  # shapes and levels of the laws of scales and means; the row is 4 * the factor's number and which
+)

@@ -9,22 +9,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from countveil.kernels.philox import SweepKey
-from countveil.models.count_model import positive_number, whole_number
+from countveil.models.count_model import positive_number, rate_or_none, whole_number
 from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.prior import Prior, prior_rates
 from countveil.models.einsum.scales import trade_in_blocks
 from countveil.models.einsum.spec import Spec, read_spec
-from countveil.models.einsum.update import Prior
 from countveil.runtime.workers import Workers
 
 _SPEC = read_spec("ic,cd,jd->ij", ["theta", "pi", "theta"])
+#: Where it is inferred how active actors are: what one receives need not be in proportion to what it sends.
+_WITH_RECEIVING = read_spec("ic,cd,jd,j->ij", ["theta", "pi", "theta", "receiving"])
 
 
 @dataclass(frozen=True)
 class CommunityModel(EinsumModel):
-    """y_ij ~ Poisson(sum_cd theta_ic pi_cd theta_jd), all entries ~ Gamma(shape, rate).
+    """y_ij ~ Poisson(receiving_j sum_cd theta_ic pi_cd theta_jd), gamma priors.
 
     How much actor i is active in community c, and how much communities deal with each other: a mixed-membership
-    stochastic block model of counts (Schein et al., ICML 2019, case study 2).
+    stochastic block model of counts (Schein et al., ICML 2019, case study 2). ``receiving`` is what an actor
+    receives relative to what it sends; it is there where activity is inferred and the network is directed.
 
     Parameters
     ----------
@@ -35,21 +38,25 @@ class CommunityModel(EinsumModel):
         once, and pi is symmetric.
     self_loops
         Whether the diagonal is part of the model. If not, its cells are left out, whatever they hold.
-    shape, rate
+    shape
         Of the gamma priors of both factors.
+    rate
+        None: how much each actor sends and receives (degree correction), and how large communities are, is
+        inferred (``posterior.scales()``). A number: the same gamma prior for every entry of theta and pi, as in
+        the paper, where shape is 0.1 and rate 1.
 
     Examples
     --------
     >>> from countveil.models import CommunityModel
     >>> CommunityModel(20)
-    CommunityModel(n_communities=20, directed=True, self_loops=False, shape=0.1, rate=1.0)
+    CommunityModel(n_communities=20, directed=True, self_loops=False, shape=0.1, rate=None)
     """
 
     n_communities: int
     directed: bool = True
     self_loops: bool = False
     shape: float = 0.1
-    rate: float = 1.0
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -59,16 +66,16 @@ class CommunityModel(EinsumModel):
                 raise ValueError(f"{name}: expected True or False, got {getattr(self, name)!r}")
             put(self, name, bool(getattr(self, name)))
         put(self, "shape", positive_number("shape", self.shape, least=1e-3))
-        put(self, "rate", positive_number("rate", self.rate))
+        put(self, "rate", rate_or_none("rate", self.rate))
 
     @property
-    def dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the dimensions of the state."""
-        return {"theta": ("i", "community"), "pi": ("community", "to_community")}
+    def _dim_names(self) -> Mapping[str, tuple[str, ...]]:
+        names = {"theta": ("i", "community"), "pi": ("community", "to_community"), "receiving": ("j",)}
+        return {name: names[name] for name in self._spec.factors}
 
     @property
     def _spec(self) -> Spec:
-        return _SPEC
+        return _WITH_RECEIVING if self.directed and self.rate is None else _SPEC
 
     @property
     def _sizes(self) -> Mapping[str, int]:
@@ -83,7 +90,15 @@ class CommunityModel(EinsumModel):
         return drawn * (0.1 + np.eye(len(drawn))) if name == "pi" else drawn
 
     def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey, workers: Workers) -> None:
-        trade_in_blocks(key, self.shape, self.rate, not self.directed, held["theta"], held["pi"])
+        theta_rate, pi_rate = (
+            float(prior_rates(name, self._prior(name), self._inferred.get(name), held).of_rows[0])
+            for name in ("theta", "pi")
+        )
+        means = held.get("theta_mean", np.zeros(0))
+        mean_shape = float(held.get("theta_mean_shape", 0.0))
+        trade_in_blocks(
+            key, self.shape, theta_rate, pi_rate, not self.directed, held["theta"], held["pi"], means, mean_shape
+        )  # fmt: skip
 
     def left_out(self, shape: tuple[int, ...]) -> tuple[np.ndarray, ...] | None:
         """The diagonal, unless there are self-loops; of an undirected network also what lies below it."""

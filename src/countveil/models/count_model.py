@@ -125,6 +125,11 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
     return int(value)
 
 
+def rate_or_none(name: str, value: Any) -> float | None:
+    """A prior's rate as a float; None, where it is inferred; or an error naming the parameter."""
+    return None if value is None else positive_number(name, value)
+
+
 def positive_number(name: str, value: Any, least: float = 0.0) -> float:
     """``value`` as a float, or an error naming the parameter."""
     good = isinstance(value, Real) and not isinstance(value, bool)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from countveil.models.count_model import positive_number
+from countveil.models.count_model import positive_number, rate_or_none
 from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.spec import Spec, check_tied_sizes, read_sizes, read_spec
-from countveil.models.einsum.update import Prior
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Factorization(EinsumModel):
-    """y ~ Poisson(einsum(spec, factors)), every entry of every factor ~ Gamma(shape, rate).
+    """y ~ Poisson(einsum(spec, factors)), every entry of every factor gamma distributed.
 
     The indices after the arrow are the axes of the data; the others are summed, and need a size.
 
@@ -35,8 +36,12 @@ class Factorization(EinsumModel):
     names
         One for each factor. The same name twice ties two factors: they are one array. It must stand on one axis
         at each place, and every observed cell is modelled, those where it meets itself included.
-    shape, rate
-        Of the gamma priors: one number, or a mapping from names to numbers (0.1 and 1.0 for those left out).
+    shape
+        Of the gamma priors: one number, or a mapping from names to numbers (0.1 for those left out).
+    rate
+        None: how much the places of each axis have, and how large components are, is inferred
+        (``posterior.scales()``). A number: Gamma(shape, rate) for every entry. Or a mapping from names to either
+        (1.0 for those left out).
     fixed
         A mapping from names to arrays: factors that are known, and not drawn.
     start
@@ -57,7 +62,7 @@ class Factorization(EinsumModel):
     spec: str
     names: tuple[str, ...]
     shape: Mapping[str, float]
-    rate: Mapping[str, float]
+    rate: Mapping[str, float | None]
     fixed: Mapping[str, np.ndarray]
     start: Mapping[str, np.ndarray]
     sizes: Mapping[str, int]
@@ -69,7 +74,7 @@ class Factorization(EinsumModel):
         *,
         names: Iterable[str] | None = None,
         shape: float | Mapping[str, float] = 0.1,
-        rate: float | Mapping[str, float] = 1.0,
+        rate: float | Mapping[str, float | None] | None = None,
         fixed: Mapping[str, Any] | None = None,
         start: Mapping[str, Any] | None = None,
         **sizes: int,
@@ -80,8 +85,9 @@ class Factorization(EinsumModel):
         put = object.__setattr__
         put(self, "spec", f"{','.join(parsed.terms)}->{parsed.output}")
         put(self, "names", parsed.names)
-        put(self, "shape", _of_each("shape", shape, parsed.factors, 0.1, 1e-3))
-        put(self, "rate", _of_each("rate", rate, parsed.factors, 1.0, 0.0))
+        least = partial(positive_number, least=1e-3)
+        put(self, "shape", _of_each("shape", shape, parsed.factors, 0.1, least))
+        put(self, "rate", _of_each("rate", rate, parsed.factors, 1.0, rate_or_none))
         put(self, "fixed", _arrays("fixed", fixed, parsed, found))
         put(self, "start", _arrays("start", start, parsed, found))
         put(self, "sizes", MappingProxyType(found))
@@ -113,7 +119,7 @@ class Factorization(EinsumModel):
         options = []
         if self.names != read_spec(self.spec).names:
             options.append(f"names={list(self.names)}")
-        for what, default in (("shape", 0.1), ("rate", 1.0)):
+        for what, default in (("shape", 0.1), ("rate", None)):
             values = dict(getattr(self, what))
             if len(set(values.values())) > 1:
                 options.append(f"{what}={values}")
@@ -161,14 +167,12 @@ def _rebuilt(spec: str, options: dict[str, Any]) -> Factorization:
 
 
 def _of_each(
-    what: str, given: float | Mapping[str, float], factors: tuple[str, ...], default: float, least: float
-) -> Mapping[str, float]:
+    what: str, given: Any, factors: tuple[str, ...], default: float, read: Callable[[str, Any], float | None]
+) -> Mapping[str, float | None]:
     if not isinstance(given, Mapping):
-        return MappingProxyType(dict.fromkeys(factors, positive_number(what, given, least)))
+        return MappingProxyType(dict.fromkeys(factors, read(what, given)))
     _known(what, given, factors)
-    return MappingProxyType(
-        {n: positive_number(f"{what}[{n!r}]", given.get(n, default), least) for n in factors}
-    )
+    return MappingProxyType({n: read(f"{what}[{n!r}]", given.get(n, default)) for n in factors})
 
 
 def _arrays(

@@ -15,10 +15,19 @@ from countveil.kernels.philox import ROW_BITS, SweepKey
 from countveil.models.count_model import Data, mean_rate
 from countveil.models.einsum.exposure import Exposure
 from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.prior import (
+    ROWS_PER_FACTOR,
+    Inferred,
+    Prior,
+    added_fields,
+    draw_means,
+    inferred_means,
+    start_means,
+)
 from countveil.models.einsum.scales import ScaleMove, scale_moves, trade_scales
 from countveil.models.einsum.spec import JoinedIndex, joined_indices, state_type
 from countveil.models.einsum.tied import PairCells, stacked_pairs
-from countveil.models.einsum.update import ROWS_PER_FACTOR, Prior, Statistics, draw_factors, log_joint
+from countveil.models.einsum.update import Statistics, draw_factors, log_joint
 from countveil.runtime.workers import Workers
 
 
@@ -77,7 +86,9 @@ class SharedFactors:
                     dim = f"to_{dim}"
                 dims.append(dim)
             found[name] = tuple(dims)
-        return found
+        turns = {n: turn for view in self.views.values() for n, turn, _ in view._spec.turns}
+        by_axis = {name: tuple(dims[place] for place in turns[name]) for name, dims in found.items()}
+        return found | added_fields(self._inferred, by_axis)
 
     @property
     def axes(self) -> tuple[JoinedIndex, ...]:
@@ -92,7 +103,7 @@ class SharedFactors:
     @property
     def state_type(self) -> Any:
         """The class of its states: a NamedTuple of the factors."""
-        return state_type(self.factors)
+        return state_type((*self.factors, *added_fields(self._inferred)))
 
     def index_of(self, view: str, letter: str) -> JoinedIndex:
         """The index that a letter of a view's spec is."""
@@ -100,9 +111,8 @@ class SharedFactors:
 
     def view_state(self, view: str, state: Any) -> Any:
         """The state of one view's model."""
-        held = dict(zip(self.factors, state, strict=True))
-        model = self.views[view]
-        return model.state_type(*(held[name] for name in model._spec.factors))
+        kind = self.views[view].state_type
+        return kind(*(getattr(state, name) for name in kind._fields))
 
     def starting_state(self, data: Mapping[str, Data], key: SweepKey, workers: Workers) -> Any:
         """Exponential factors, scaled so that the total rate of every view is its data's (unbiased) total.
@@ -127,7 +137,7 @@ class SharedFactors:
         if free and wanted:
             for factor, exponent in zip(free, np.linalg.lstsq(places, wanted)[0], strict=True):
                 held[factor] = held[factor] * math.exp(exponent)
-        return self._state(held)
+        return self._state(held | start_means(self._inferred, held, workers))
 
     def pair_cells(
         self, exposures: Mapping[str, Exposure], shapes: Mapping[str, tuple[int, ...]]
@@ -152,29 +162,38 @@ class SharedFactors:
     ) -> Any:
         """All factors given the tokens of all views, one after the other; then their scales."""
         held = self._hold(state)
-        draw_factors(self.views, statistics, pairs, held, key, workers)
-        trade_scales(self._scale_moves, held, self._prior, key, workers)
+        draw_factors(self.views, self._inferred, statistics, pairs, held, key, workers)
+        trade_scales(self._scale_moves, held, self._prior, self._inferred, key, workers)
+        draw_means(self._inferred, lambda name: self._prior(name).symmetric, held, key, workers)
         return self._state(held)
 
     def log_joint(self, state: Any, statistics: Mapping[str, Statistics]) -> float:
         """log p(tokens of all views, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-        return log_joint(self.views, statistics, self._hold(state))
+        return log_joint(self.views, self._inferred, statistics, self._hold(state))
 
     def _hold(self, state: Any) -> dict[str, np.ndarray]:
         """All factors by axis; a shared one stands on the same places in all views."""
         held: dict[str, np.ndarray] = {}
         for name, view in self.views.items():
             held.update(view._hold(self.view_state(name, state)))
-        return {name: held[name] for name in self.factors}
+        # Factors first; and what is inferred of one may be more than a single view knows of.
+        further = state._fields[len(self.factors) :]
+        return {name: held[name] for name in self.factors} | {
+            name: np.array(getattr(state, name), np.float64) for name in further
+        }
 
     def _state(self, held: Mapping[str, np.ndarray]) -> Any:
         found: dict[str, np.ndarray] = {}
         for view in self.views.values():
             found.update(view._state(held)._asdict())
-        return self.state_type(**found)
+        return self.state_type(**{name: found.get(name, held[name]) for name in self.state_type._fields})
 
     def _prior(self, factor: str) -> Prior:
         return next(v._prior(factor) for v in self.views.values() if factor in v._spec.factors)
+
+    @cached_property
+    def _inferred(self) -> Mapping[str, Inferred]:
+        return inferred_means(self.views)
 
     @cached_property
     def _indices(self) -> tuple[JoinedIndex, ...]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from countveil.models.count_model import positive_number, whole_number
+from countveil.models.count_model import positive_number, rate_or_none, whole_number
 from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.spec import Spec, read_spec
-from countveil.models.einsum.update import Prior
 
 _AXES = "ijtuvwxyz"
 _LATENT = "abcdefghk"
@@ -18,7 +18,7 @@ _LATENT = "abcdefghk"
 
 @dataclass(frozen=True)
 class TensorModel(EinsumModel):
-    """y_ijt ~ Poisson(sum_k f_ik g_jk h_tk), or with a core sum_abc f_ia g_jb h_tc core_abc; Gamma(shape, rate).
+    """y_ijt ~ Poisson(sum_k f_ik g_jk h_tk), or with a core sum_abc f_ia g_jb h_tc core_abc; gamma priors.
 
     Parameters
     ----------
@@ -28,15 +28,18 @@ class TensorModel(EinsumModel):
         Instead: the shape of the core of the Tucker form, such as (5, 5, 3), one number for each axis.
     n_axes
         Number of axes of the data, for the CP form; a core says it itself.
-    shape, rate
+    shape
         Of the gamma priors of all factors.
+    rate
+        None: how active every place of an axis is, and how large every component, is inferred
+        (``posterior.scales()``). A number: the same gamma prior for every entry; the paper has shape 0.1, rate 1.
 
     Examples
     --------
     >>> from countveil.models import TensorModel
     >>> TensorModel(rank=20)
-    TensorModel(rank=20, core=None, n_axes=3, shape=0.1, rate=1.0)
-    >>> list(TensorModel(core=(5, 5, 3)).dims)
+    TensorModel(rank=20, core=None, n_axes=3, shape=0.1, rate=None)
+    >>> list(TensorModel(core=(5, 5, 3), rate=1.0).dims)
     ['factor0', 'factor1', 'factor2', 'core']
     """
 
@@ -44,7 +47,7 @@ class TensorModel(EinsumModel):
     core: tuple[int, ...] | None = None
     n_axes: int = 3
     shape: float = 0.1
-    rate: float = 1.0
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -64,11 +67,10 @@ class TensorModel(EinsumModel):
             whole_number("n_axes" if self.core is None else "core", self.n_axes, 2, len(_AXES)),
         )
         put(self, "shape", positive_number("shape", self.shape, least=1e-3))
-        put(self, "rate", positive_number("rate", self.rate))
+        put(self, "rate", rate_or_none("rate", self.rate))
 
     @property
-    def dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the dimensions of the state; i, j, t, ... are the axes of the data."""
+    def _dim_names(self) -> Mapping[str, tuple[str, ...]]:
         if self.core is None:
             return {f"factor{a}": (_AXES[a], "component") for a in range(self.n_axes)}
         latent = tuple(f"component{a}" for a in range(self.n_axes))

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from countveil.models.count_model import positive_number, whole_number
+from countveil.models.count_model import positive_number, rate_or_none, whole_number
 from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.spec import Spec, read_spec
-from countveil.models.einsum.update import Prior
 
 _SPEC = read_spec("dk,kv->dv", ["theta", "phi"])
 
 
 @dataclass(frozen=True)
 class TopicModel(EinsumModel):
-    """y_dv ~ Poisson(sum_k theta_dk phi_kv), theta_dk and phi_kv ~ Gamma(shape, rate).
+    """y_dv ~ Poisson(sum_k theta_dk phi_kv), theta_dk and phi_kv gamma distributed.
 
     Gamma-Poisson matrix factorization, used as a topic model (Schein et al., ICML 2019, case study 1).
 
@@ -24,29 +24,32 @@ class TopicModel(EinsumModel):
     ----------
     n_topics
         Number of topics K.
-    shape, rate
+    shape
         Of the gamma priors of both factors. A shape below 1 makes topics and memberships sparse.
+    rate
+        None: how active rows are, how frequent words, and how large topics, is inferred, with the laws by which
+        they vary (``posterior.scales()``). A number: the same gamma prior for every entry, as in the paper, where
+        shape is 0.1 and rate 1.
 
     Examples
     --------
     >>> from countveil.models import TopicModel
     >>> TopicModel(n_topics=50)
-    TopicModel(n_topics=50, shape=0.1, rate=1.0)
+    TopicModel(n_topics=50, shape=0.1, rate=None)
     """
 
     n_topics: int
     shape: float = 0.1
-    rate: float = 1.0
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         # Plain numbers, whatever came: compiled code knows no fractions.
         object.__setattr__(self, "n_topics", whole_number("n_topics", self.n_topics, 1))
         object.__setattr__(self, "shape", positive_number("shape", self.shape, least=1e-3))
-        object.__setattr__(self, "rate", positive_number("rate", self.rate))
+        object.__setattr__(self, "rate", rate_or_none("rate", self.rate))
 
     @property
-    def dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the dimensions of the state: how much of each topic a row has, and the topics' words."""
+    def _dim_names(self) -> Mapping[str, tuple[str, ...]]:
         return {"theta": ("row", "topic"), "phi": ("topic", "column")}
 
     @property

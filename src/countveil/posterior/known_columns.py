@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from countveil.models.einsum.update import Prior
+from countveil.inference.new_rows import RowPrior
 from countveil.posterior.align import aligned_as
 from countveil.posterior.align.matching import align, shares_of
 
@@ -25,11 +25,15 @@ Phi = Callable[[int, int], np.ndarray]
 class KnownColumns(NamedTuple):
     """The draws of phi, one at a time, and how shares are made of theta."""
 
-    prior: Prior  # of theta's entries
+    prior: RowPrior  # of theta's entries
     sizes: tuple[int, int]  # chains, draws
     phi: Phi  # (chain, draw) -> (l, width)
     received: Phi | None  # the same the other way round: from a known actor to a new one
+    receiving_shape: Callable[[int, int], float] | None  # of the law of what actors receive beside
     weights: np.ndarray  # (chains * draws, l)
+    received_weights: (
+        np.ndarray
+    )  # (chains * draws, l): of what is received, times each actor's own ``receiving``
     order: np.ndarray  # (chains * draws, l): as in ``memberships``
     dimension: str
 
@@ -50,23 +54,33 @@ def known_columns(posterior: Posterior) -> KnownColumns:
 
 
 def _of_communities(posterior: Posterior, name: str) -> KnownColumns:
-    theta, pi = (posterior.tree["posterior"][field].to_numpy() for field in ("theta", "pi"))
-    sums = theta.sum(axis=2, dtype=np.float64)
+    fields = posterior.tree["posterior"]
+    theta, pi = (fields[field].to_numpy() for field in ("theta", "pi"))
+    has_receiving = "receiving" in posterior.model._spec.factors
+    psi = theta * fields["receiving"].to_numpy()[..., None] if has_receiving else theta
     # What an actor sends and receives through each community, per unit of theta.
-    through = np.einsum("hscd,hsd->hsc", pi + np.swapaxes(pi, 2, 3), sums, dtype=np.float64)
+    out, back = (
+        np.einsum(f"hs{letters},hsd->hsc", pi, one.sum(axis=2, dtype=np.float64), dtype=np.float64)
+        for letters, one in (("cd", psi), ("dc", theta))
+    )
 
     def sent(chain: int, draw: int) -> np.ndarray:
-        return (theta[chain, draw].astype(np.float64) @ pi[chain, draw].T.astype(np.float64)).T
+        return (psi[chain, draw].astype(np.float64) @ pi[chain, draw].T.astype(np.float64)).T
 
     def received(chain: int, draw: int) -> np.ndarray:
         return (theta[chain, draw].astype(np.float64) @ pi[chain, draw].astype(np.float64)).T
 
+    def receiving_shape(chain: int, draw: int) -> float:
+        return float(fields["receiving_scale_shape"].to_numpy()[chain, draw])
+
     return KnownColumns(
-        posterior.model._prior(name),
+        _row_prior(posterior, name),
         theta.shape[:2],
         sent,
         None if posterior.model.mirrored else received,
-        through.reshape(-1, through.shape[-1]),
+        receiving_shape if has_receiving else None,
+        out.reshape(-1, out.shape[-1]),
+        back.reshape(-1, back.shape[-1]),
         *_places(posterior),
     )
 
@@ -92,7 +106,33 @@ def _of_factors(posterior: Posterior, name: str) -> KnownColumns:
         else:
             thetas = (model.unfold(state(*place)).theta for place in np.ndindex(*sizes))
             order = _largest_first(np.stack([(t * w).T for t, w in zip(thetas, weights, strict=True)]))
-    return KnownColumns(model._prior(name), sizes, phi, None, weights, order, dimension)
+    prior = _row_prior(posterior, name)
+    return KnownColumns(prior, sizes, phi, None, None, weights, np.zeros_like(weights), order, dimension)
+
+
+def _row_prior(posterior: Posterior, name: str) -> RowPrior:
+    """The prior of a new row of this factor, as far as the fit knows it."""
+    prior, inferred = posterior.model._prior(name), posterior.model._inferred.get(name)
+    fields = posterior.tree["posterior"]
+    n_components = int(np.prod(fields[name].shape[3:]))  # after chain, draw, row: the first axis stands first
+    if inferred is None:
+        mean = prior.shape / prior.rate
+        return RowPrior(prior.shape, lambda chain, draw: np.full(n_components, mean))
+
+    def of(field: str, known: bool, chain: int, draw: int) -> np.ndarray:
+        if not known:
+            return np.ones(())
+        return fields[f"{name}_{field}"].to_numpy()[chain, draw].astype(np.float64)
+
+    def means(chain: int, draw: int) -> np.ndarray:
+        found = of("mean", inferred.means, chain, draw)
+        return np.broadcast_to(found.reshape(-1) if found.ndim else found, (n_components,)).copy()
+
+    def law(chain: int, draw: int) -> tuple[float, float]:
+        shape, level = of("scale_shape", True, chain, draw), of("level", inferred.level, chain, draw)
+        return float(shape), float(level)
+
+    return RowPrior(prior.shape, means, law)
 
 
 def _places(posterior: Posterior) -> tuple[np.ndarray, str]:

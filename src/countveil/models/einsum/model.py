@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +27,20 @@ from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import Data, mean_rate
 from countveil.models.einsum.contraction import contract
 from countveil.models.einsum.exposure import Exposure, exposure_without
+from countveil.models.einsum.prior import (
+    ROWS_PER_FACTOR,
+    Inferred,
+    Prior,
+    added_fields,
+    draw_means,
+    inferred_means,
+    start_means,
+)
 from countveil.models.einsum.scales import moves_of, trade_scales
 from countveil.models.einsum.share import Layout, cell_rates, layout_of, share
 from countveil.models.einsum.spec import Spec, state_type
 from countveil.models.einsum.tied import PairCells, pair_cells
 from countveil.models.einsum.update import (
-    ROWS_PER_FACTOR,
-    Prior,
     Statistics,
     draw_factors,
     log_joint,
@@ -86,8 +94,20 @@ class EinsumModel(ABC):
 
     @property
     def dims(self) -> Mapping[str, tuple[str, ...]]:
-        """Letters of the spec; those of the output are axes of the data (``output_dims``)."""
-        return {name: tuple(self._spec.term(name)) for name in self._spec.factors}
+        """Names of the dimensions of the state; those of axes are in ``output_dims``."""
+        factors = {name: tuple(dims) for name, dims in self._dim_names.items()}
+        by_axis = {name: tuple(factors[name][place] for place in turn) for name, turn, _ in self._spec.turns}
+        return factors | added_fields(self._inferred, by_axis)
+
+    @property
+    def _dim_names(self) -> Mapping[str, Sequence[str]]:
+        """Of every factor: here the letters of its term."""
+        return {name: self._spec.term(name) for name in self._spec.factors}
+
+    @cached_property
+    def _inferred(self) -> Mapping[str, Inferred]:
+        """What is inferred about the means of the factors' entries, see ``prior``."""
+        return inferred_means({"": self})
 
     @property
     def output_dims(self) -> tuple[str, ...]:
@@ -97,7 +117,7 @@ class EinsumModel(ABC):
     @property
     def state_type(self) -> Any:
         """The class of its states: a NamedTuple of the factors."""
-        return state_type(self._spec.factors)
+        return _state_type(self._spec.factors, tuple(self._inferred.items()))
 
     @property
     def views(self) -> Mapping[str, EinsumModel]:
@@ -172,7 +192,7 @@ class EinsumModel(ABC):
         if free and now > 0:
             scale = (mean_rate(data) / now) ** (1.0 / free)
             held = {name: a if name in given else a * scale for name, a in held.items()}
-        return self._state(held)
+        return self._state(held | start_means(self._inferred, held, workers))
 
     def _first_factor(self, name: str, shape: tuple[int, ...], key: SweepKey, number: int) -> np.ndarray:
         """A factor (by axis) at the start: as given, or drawn, up to scale."""
@@ -217,7 +237,7 @@ class EinsumModel(ABC):
             return out
         cell, _, latent = layout.cells
         chosen = rows * np.int64(layout.size(layout.rest)) + columns
-        cell_rates(chosen, layout.flat(held.values()), cell, latent, out)
+        cell_rates(chosen, layout.flat(held), cell, latent, out)
         return out
 
     def total_rate(self, state: Any) -> float:
@@ -320,13 +340,14 @@ class EinsumModel(ABC):
     ) -> Any:
         """All factors given their tokens, one after the other, the first axis' first; then their scales."""
         held = self._hold(state)
-        draw_factors(self.views, statistics, pairs, held, key, workers)
+        draw_factors(self.views, self._inferred, statistics, pairs, held, key, workers)
         self._trade_scales(held, key, workers)
+        draw_means(self._inferred, self._is_symmetric, held, key, workers)
         return self._state(held)
 
     def log_joint(self, state: Any, statistics: Mapping[str, Statistics]) -> float:
         """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-        return log_joint(self.views, statistics, self._hold(state))
+        return log_joint(self.views, self._inferred, statistics, self._hold(state))
 
     def view_state(self, view: str, state: Any) -> Any:
         """The state of one view's model: here its own."""
@@ -334,7 +355,11 @@ class EinsumModel(ABC):
 
     def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey, workers: Workers) -> None:
         """Scale moves between free factors that share a summed index, in place."""
-        trade_scales(moves_of(self._spec.by_axis, tuple(self._fixed)), held, self._prior, key, workers)
+        moves = moves_of(self._spec.by_axis, tuple(self._fixed))
+        trade_scales(moves, held, self._prior, self._inferred, key, workers)
+
+    def _is_symmetric(self, name: str) -> bool:
+        return self._prior(name).symmetric
 
     def _observed_rate(self, held: Mapping[str, np.ndarray], exposure: Exposure) -> float:
         if self._spec.first is None:  # no cell is missing on this path: missing counts are drawn
@@ -343,15 +368,19 @@ class EinsumModel(ABC):
         return float(np.sum(theta * exposure.of_rows(self._column_matrix(held))))
 
     def _hold(self, state: Any) -> dict[str, np.ndarray]:
-        """The factors by axis; no copy where they lie so already."""
-        return {
+        """The factors by axis, and what is inferred of their means; no copy where they lie so already."""
+        held = {
             name: np.ascontiguousarray(array.transpose(turn), np.float64)
-            for (name, turn, _), array in zip(self._spec.turns, state, strict=True)
+            for (name, turn, _), array in zip(self._spec.turns, state, strict=False)
         }
+        further = state._fields[len(held) :]
+        return held | {name: np.array(getattr(state, name), np.float64) for name in further}
 
     def _state(self, held: Mapping[str, np.ndarray]) -> Any:
         """The state, in the order of letters that the terms have: views."""
-        return self.state_type(*(held[name].transpose(back) for name, _, back in self._spec.turns))
+        factors = [held[name].transpose(back) for name, _, back in self._spec.turns]
+        kind = self.state_type
+        return kind(*factors, *(held[name] for name in kind._fields[len(factors) :]))
 
     def _state_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         by_axis = self._spec.by_axis.term(name)
@@ -401,3 +430,9 @@ class EinsumModel(ABC):
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
         return layout_of(self._spec.by_axis, tuple(sorted(self._sizes.items())), shape)
+
+
+@lru_cache(maxsize=256)
+def _state_type(factors: tuple[str, ...], inferred: tuple[tuple[str, Inferred], ...]) -> Any:
+    """The class of the states: factors first."""
+    return state_type((*factors, *added_fields(dict(inferred))))

@@ -12,6 +12,9 @@ multiplied - sum a n over those divided) s - A e**s - B e**-s), a the shapes, n 
 B the sums of rate times entries on either side. The move is exact for any likelihood and mask, and it is what the
 sampler would otherwise crawl along.
 
+Where the means of a factor's components are inferred they go with it: its entries are then as probable as before,
+and the law of the inverse means, 1 / b_x ~ Gamma(e, e), takes the place of theirs, on the other side.
+
 Communities: theta_.c * e**s goes with pi_cd and pi_dc times e**-s (d != c) and pi_cc times e**-2s. The density is
 exp(a (V - 2C) s - b (Theta_c e**s + sum_{d!=c} (pi_cd + pi_dc) e**-s + pi_cc e**-2s)); where pi is symmetric each
 pair is one entry, and V - C - 1 takes the place of V - 2C.
@@ -32,8 +35,8 @@ from countveil.kernels.exact_sum import exact_sums
 from countveil.kernels.gamma import SMALLEST
 from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.philox import SweepKey, open_stream
+from countveil.models.einsum.prior import Inferred, Prior, prior_rates
 from countveil.models.einsum.spec import JoinedIndex, Spec, joined_indices
-from countveil.models.einsum.update import Prior
 from countveil.runtime.compiled import compiled
 from countveil.runtime.workers import Workers
 
@@ -115,29 +118,60 @@ def trade_scales(
     moves: list[ScaleMove],
     held: dict[str, np.ndarray],
     prior_of: Callable[[str], Prior],
+    inferred: Mapping[str, Inferred],
     key: SweepKey,
     workers: Workers,
 ) -> None:
     """Draw every scale anew, in place."""
     first_row = 0
     for move in moves:
-        power, sums = 0.0, []
+        power, sums = 0.0, [np.zeros(()), np.zeros(())]
         for sign, side in ((1, move.up), (-1, move.down)):
-            total = np.zeros(())
             for name, place in side:
-                prior, table = prior_of(name), _table(held[name], place)
-                power += sign * prior.shape * len(table)
-                total = total + prior.rate * exact_sums(table, workers)
-            sums.append(np.maximum(total, SMALLEST))
-        scale = np.empty(len(sums[0]))
-        _draw_scales(key, first_row, power, *sums, scale)
+                shape, table, goes = _at_stake(name, place, prior_of(name), inferred.get(name), held)
+                power += sign * goes * shape * len(table)
+                to = 0 if sign * goes == 1 else 1
+                sums[to] = sums[to] + exact_sums(table, workers)
+        scale = np.empty(max(map(np.size, sums)))
+        up, down = (np.maximum(np.broadcast_to(side, scale.shape), SMALLEST) for side in sums)
+        _draw_scales(key, first_row, power, up, down, scale)
         first_row += len(scale)
         for side, by in ((move.up, scale), (move.down, 1.0 / scale)):
             for name, place in side:
-                factor, table = held[name], _table(held[name], place)
-                _multiply(table, by)
-                if place < factor.ndim - 1:  # the table is a copy
-                    factor[...] = np.moveaxis(table.reshape(np.moveaxis(factor, place, -1).shape), -1, place)
+                _multiply_at(held[name], place, by)
+                if has_means(inferred.get(name)):
+                    _multiply_at(held[f"{name}_mean"], place - 1, by)
+
+
+def has_means(inferred: Inferred | None) -> bool:
+    """Whether the means of components are inferred."""
+    return inferred is not None and inferred.means
+
+
+def _at_stake(
+    name: str, place: int, prior: Prior, inferred: Inferred | None, held: Mapping[str, np.ndarray]
+) -> tuple[float, np.ndarray, int]:
+    """What has a prior that depends on the move: a shape, a table of rate times entries, and 1 or -1.
+
+    With 1 the entries go as the factor does, with -1 they are inverse means, and go the other way.
+    """
+    if has_means(inferred):
+        shape = float(held[f"{name}_mean_shape"])
+        return shape, _table(shape / held[f"{name}_mean"], place - 1), -1
+    factor = held[name]
+    rates = prior_rates(name, prior, inferred, held)
+    if len(rates.of_rows) == 1:
+        return rates.shape, rates.of_rows[0] * _table(factor, place), 1
+    weighted = factor * rates.of_rows.reshape(-1, *[1] * (factor.ndim - 1))
+    return rates.shape, _table(weighted, place), 1
+
+
+def _multiply_at(factor: np.ndarray, place: int, by: np.ndarray) -> None:
+    """Multiply along the index at this place, in place."""
+    table = _table(factor, place)
+    _multiply(table, by)
+    if place < factor.ndim - 1:  # the table is a copy
+        factor[...] = np.moveaxis(table.reshape(np.moveaxis(factor, place, -1).shape), -1, place)
 
 
 def _table(factor: np.ndarray, place: int) -> np.ndarray:
@@ -162,20 +196,33 @@ def _draw_scales(key, first_row, power, up, down, scale):  # type: ignore[no-unt
 
 
 @compiled
-def trade_in_blocks(key, shape, rate, symmetric, theta, pi):  # type: ignore[no-untyped-def]
-    """Trade between memberships and blocks, community after community, in place."""
+def trade_in_blocks(  # type: ignore[no-untyped-def]
+    key, shape, theta_rate, pi_rate, symmetric, theta, pi, means, mean_shape
+):
+    """Trade between memberships and blocks, community after community, in place.
+
+    ``means`` of the memberships, with the shape of their law, go with them where they are inferred; if they are
+    not, ``means`` has no entries.
+    """
     n, size = theta.shape
-    power = shape * (n - size - 1 if symmetric else n - 2 * size)
+    inferred = len(means) > 0
+    power = -shape * (size + 1 if symmetric else 2 * size)
+    power += -mean_shape if inferred else shape * n
     for c in range(size):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.SCALE, c)
         up, down = 0.0, 0.0
-        for i in range(n):
-            up += theta[i, c]
         for d in range(size):
             if d != c:
-                down += pi[c, d] if symmetric else pi[c, d] + pi[d, c]
-        s, stream = draw_log_scale(stream, power, rate * up, rate * down, rate * pi[c, c])
+                down += pi_rate * (pi[c, d] if symmetric else pi[c, d] + pi[d, c])
+        if inferred:
+            up, down = SMALLEST, down + mean_shape / means[c]
+        else:
+            for i in range(n):
+                up += theta_rate * theta[i, c]
+        s, stream = draw_log_scale(stream, power, up, down, pi_rate * pi[c, c])
         scale = math.exp(s)
+        if inferred:
+            means[c] *= scale
         for i in range(n):
             theta[i, c] = max(theta[i, c] * scale, SMALLEST)
         for d in range(size):

@@ -7,7 +7,7 @@ splitting). Every cell and group has a stream of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -86,9 +86,9 @@ class Layout:
                 out[row] += self.bases[self.spec.factors.index(self.spec.names[p])]
         return out.reshape(len(terms), math.prod(shape))
 
-    def flat(self, arrays: Iterable[np.ndarray]) -> np.ndarray:
+    def flat(self, held: Mapping[str, np.ndarray]) -> np.ndarray:
         """All factors in one array."""
-        return np.concatenate([np.asarray(a).reshape(-1) for a in arrays])
+        return np.concatenate([held[name].reshape(-1) for name in self.spec.factors])
 
     def unflat(self, flat: np.ndarray) -> list[np.ndarray]:
         """The factors again, as views."""
@@ -113,7 +113,7 @@ def share(
     workers: Workers,
 ) -> list[np.ndarray]:
     """Counts of (cells, group) shared out over what remains: the tokens of every factor, by axis."""
-    flat = layout.flat(held.values())
+    flat = layout.flat(held)
     out = np.zeros((workers.threads, len(flat)), dtype=np.int64)
     if len(offsets[0]):  # else a factor alone
 

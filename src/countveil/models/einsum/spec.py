@@ -176,8 +176,10 @@ def _check_tie(spec: Spec, name: str) -> None:
             f"got {name!r} at {', '.join(map(repr, terms))}"
         )
     for p, term in enumerate(spec.terms):
-        if spec.names[p] != name and {axes[0][0][1], axes[1][0][1]} & set(term):
-            raise ValueError(f"spec: expected the axes of the tied factor {name!r} in no other, got {term!r}")
+        if spec.names[p] != name and {axes[0][0][1], axes[1][0][1]} & set(term) and len(term) > 1:
+            raise ValueError(
+                f"spec: expected the axes of the tied factor {name!r} in no other, or by themselves, got {term!r}"
+            )
 
 
 class JoinedIndex(NamedTuple):

@@ -1,9 +1,10 @@
 """A factor on two axes, drawn row after row.
 
-mu_ijt = sum_cd f_ic f_jd w_tcd is linear in row r of f on the cells (r, j, t) and (i, r, t) with i, j != r. Given
-the tokens and all other rows, f_rc is Gamma(shape + its tokens on both axes, rate + sum_jt sum_d f_jd (e_rjt w_tcd
-+ e_jrt w_tdc)), e = 1 where observed. The other rows are the new ones before r and the old ones after it: drawing
-all rows at once given the old ones would not leave the posterior invariant.
+mu_ijt = g_i h_j sum_cd f_ic f_jd w_tcd is linear in row r of f on the cells (r, j, t) and (i, r, t) with i, j != r;
+g and h are factors that have the axis i or j by itself, 1 if there are none. Given the tokens and all other rows,
+f_rc ~ Gamma(shape + its tokens on both axes, rate + sum_jt sum_d f_jd (e_rjt g_r h_j w_tcd + e_jrt g_j h_r w_tdc)),
+e = 1 where observed. The other rows are the new ones before r and the old ones after it: drawing all rows at once
+given the old ones would not leave the posterior invariant.
 
 On an observed cell (r, r, t) the row meets itself. Its entries are drawn one after the other then, from a gamma
 density with a quadratic term.
@@ -119,12 +120,47 @@ def _by(r: np.ndarray, t: np.ndarray, n: int, other: np.ndarray | None = None) -
     return (starts, *listed, t[order])
 
 
-def pair_weights(model: EinsumModel, held: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """w (t, c, d): the product of all other terms, for a factor at two terms with letters ic and jd."""
+class PairWeights(NamedTuple):
+    """What a tied factor meets in one array, or in several whose t are stacked."""
+
+    w: np.ndarray  # (t, c, d)
+    view: np.ndarray  # int64 (t): the array that each t is of
+    g: np.ndarray  # (arrays, n)
+    h: np.ndarray  # (arrays, n)
+
+
+def stacked_weights(parts: Sequence[PairWeights]) -> PairWeights:
+    """Those of several arrays."""
+    return PairWeights(
+        np.concatenate([part.w for part in parts]),
+        np.repeat(np.arange(len(parts)), [len(part.w) for part in parts]),
+        np.concatenate([part.g for part in parts]),
+        np.concatenate([part.h for part in parts]),
+    )
+
+
+def pair_weights(model: EinsumModel, held: Mapping[str, np.ndarray], name: str) -> PairWeights:
+    """Of a factor that stands at two terms, with letters ic and jd."""
+    spec = model._spec.by_axis
+    w = _product_of_others(model, held, name)
+    n = len(held[name])
+    g, h = np.ones((1, n)), np.ones((1, n))
+    axes = [spec.terms[p][0] for p in spec.places(name)]
+    for term, factor in zip(spec.terms, spec.names, strict=True):
+        for axis, scale in zip(axes, (g, h), strict=True):
+            if term == axis:
+                scale *= held[factor]
+    return PairWeights(w, np.zeros(len(w), dtype=np.int64), g, h)
+
+
+def _product_of_others(model: EinsumModel, held: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """w (t, c, d): the product of the terms that have neither axis of the tied factor."""
     spec = model._spec.by_axis
     layout = model._layout(model._shape_of(held))
     one, two = (spec.terms[p] for p in spec.places(name))
-    others = [p for p in range(len(spec.terms)) if spec.names[p] != name]
+    others = [
+        p for p, term in enumerate(spec.terms) if spec.names[p] != name and not {one[0], two[0]} & set(term)
+    ]
     c, d = ("".join(x for x in term if x not in spec.output) for term in (one, two))
     t = "".join(x for x in spec.output if x not in one + two)
     fresh = "".join(x for x in d if x not in c)
@@ -156,24 +192,30 @@ def _fresh_letters(spec: Spec, n: int) -> list[str]:
 
 @compiled
 def draw_tied_rows(  # type: ignore[no-untyped-def]
-    key, first_row, shape, rate, tokens, further, weights, pairs, values
+    key, first_row, prior, tokens, further, weights, pairs, values
 ):
-    """Draw ``values`` (n, C) in place, given w (T, C, C) and the cells as ``PairCells`` has them.
+    """Draw ``values`` (n, C) in place, given ``PairWeights`` and the cells as ``PairCells`` has them.
 
     ``further`` (n, C) is exposure from elsewhere, added to the rates: of arrays in which the factor stands once.
     """
+    shape, of_rows, of_components = prior
     observed, out_starts, out_other, out_t, in_starts, in_other, in_t, self_starts, self_t = pairs
+    w, view, g, h = weights
     n, size = values.shape
+    n_views = len(g)
     sign = 1.0 if observed else -1.0
-    total = np.zeros((size, size))
+    total = np.zeros((n_views, size, size))
     if not observed:
-        for t in range(len(weights)):
-            total += weights[t]
-    below = np.zeros((n + 1, size))  # sums of the rows that have not been drawn yet
-    for r in range(n - 1, -1, -1):
-        for c in range(size):
-            below[r, c] = below[r + 1, c] + values[r, c]
-    above = np.zeros(size)
+        for t in range(len(w)):
+            total[view[t]] += w[t]
+    # Sums over the rows that have not been drawn yet, times h as partners on the second axis, times g on the first.
+    below = np.zeros((n_views, 2, n + 1, size))
+    for v in range(n_views):
+        for r in range(n - 1, -1, -1):
+            for c in range(size):
+                below[v, 0, r, c] = below[v, 0, r + 1, c] + h[v, r] * values[r, c]
+                below[v, 1, r, c] = below[v, 1, r + 1, c] + g[v, r] * values[r, c]
+    above = np.zeros((n_views, 2, size))
     linear = np.empty(size)
     others = np.empty(size)
     own = np.empty((size, size))
@@ -181,51 +223,61 @@ def draw_tied_rows(  # type: ignore[no-untyped-def]
         stream = open_stream(key.seed, key.chain, key.sweep, steps.TIED_FACTOR, first_row + r)
         linear[:] = 0.0
         if not observed:
-            for c in range(size):
-                others[c] = above[c] + below[r + 1, c]
-            for c in range(size):
-                for d in range(size):
-                    linear[c] += (total[c, d] + total[d, c]) * others[d]
-        _add_listed(r, out_starts, out_other, out_t, weights, False, sign, values, others, linear)
-        _add_listed(r, in_starts, in_other, in_t, weights, True, sign, values, others, linear)
+            for v in range(n_views):
+                for side in range(2):
+                    own_scale = g[v, r] if side == 0 else h[v, r]
+                    for c in range(size):
+                        others[c] = own_scale * (above[v, side, c] + below[v, side, r + 1, c])
+                    for c in range(size):
+                        for d in range(size):
+                            linear[c] += others[d] * (total[v, c, d] if side == 0 else total[v, d, c])
+        _add_listed(r, out_starts, out_other, out_t, w, view, g, h, False, sign, values, others, linear)
+        _add_listed(r, in_starts, in_other, in_t, w, view, h, g, True, sign, values, others, linear)
         n_self = self_starts[r + 1] - self_starts[r]
         if not observed:
-            n_self = len(weights) - n_self
+            n_self = len(w) - n_self
+        of_row = of_rows[r] if len(of_rows) > 1 else of_rows[0]
         if n_self == 0:
             for c in range(size):
-                rest = further[r, c] + max(linear[c], 0.0)
-                values[r, c], stream = gamma(stream, shape + tokens[r, c], rate + rest)
+                rest = of_row * of_components[c] + further[r, c] + max(linear[c], 0.0)
+                values[r, c], stream = gamma(stream, shape + tokens[r, c], rest)
         else:
-            own[:] = total
+            own[:] = 0.0
+            for v in range(n_views):
+                own += g[v, r] * h[v, r] * total[v]
             for i in range(self_starts[r], self_starts[r + 1]):
-                own += sign * weights[self_t[i]]
+                v = view[self_t[i]]
+                own += sign * g[v, r] * h[v, r] * w[self_t[i]]
             for c in range(size):
-                met = further[r, c] + max(linear[c], 0.0)
+                met = of_row * of_components[c] + further[r, c] + max(linear[c], 0.0)
                 for d in range(size):
                     if d != c:
                         met += values[r, d] * max(own[c, d] + own[d, c], 0.0)
-                values[r, c], stream = quadratic_gamma(
-                    stream, shape + tokens[r, c], rate + met, max(own[c, c], 0.0)
-                )
-        for c in range(size):
-            above[c] += values[r, c]
+                values[r, c], stream = quadratic_gamma(stream, shape + tokens[r, c], met, max(own[c, c], 0.0))
+        for v in range(n_views):
+            for c in range(size):
+                above[v, 0, c] += h[v, r] * values[r, c]
+                above[v, 1, c] += g[v, r] * values[r, c]
 
 
 @compiled
-def _add_listed(r, starts, other, at, weights, turned, sign, values, together, linear):  # type: ignore[no-untyped-def]
+def _add_listed(  # type: ignore[no-untyped-def]
+    r, starts, other, at, w, view, own, others, turned, sign, values, together, linear
+):
     """Add sign * sum over the listed cells of row r: cells of one t share their multiplication by w_t."""
     size = len(linear)
     i, stop = starts[r], starts[r + 1]
     while i < stop:
         t = at[i]
+        v = view[t]
         together[:] = 0.0
         while i < stop and at[i] == t:
             for d in range(size):
-                together[d] += values[other[i], d]
+                together[d] += others[v, other[i]] * values[other[i], d]
             i += 1
         for c in range(size):
             for d in range(size):
-                linear[c] += sign * together[d] * (weights[t, d, c] if turned else weights[t, c, d])
+                linear[c] += sign * own[v, r] * together[d] * (w[t, d, c] if turned else w[t, c, d])
 
 
 @compiled

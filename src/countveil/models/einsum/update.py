@@ -21,25 +21,22 @@ from countveil.kernels.gamma import SMALLEST, gamma_at, small_gamma_at
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.uniform import fill_exponentials, fill_word_pairs, skip_blocks
 from countveil.models.einsum.exposure import Exposure, exposure_at
-from countveil.models.einsum.tied import PairCells, draw_tied_rows, pair_weights
+from countveil.models.einsum.prior import (
+    ROWS_PER_FACTOR,
+    Inferred,
+    PriorRates,
+    log_prior_of_means,
+    prior_rates,
+)
+from countveil.models.einsum.tied import PairCells, draw_tied_rows, pair_weights, stacked_weights
 from countveil.runtime.compiled import compiled
 from countveil.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from countveil.models.einsum.model import EinsumModel
 
-#: Rows of one factor's streams; factor f has rows from f * this on.
-ROWS_PER_FACTOR = 2**36
 # Entries that are drawn together, in whole rows.
 _CHUNK = 1024
-
-
-class Prior(NamedTuple):
-    """Entries are independent Gamma(shape, rate); those of a symmetric matrix on and above the diagonal."""
-
-    shape: float
-    rate: float
-    symmetric: bool = False
 
 
 class Statistics(NamedTuple):
@@ -51,6 +48,7 @@ class Statistics(NamedTuple):
 
 def draw_factors(
     views: Mapping[str, EinsumModel],
+    inferred: Mapping[str, Inferred],
     statistics: Mapping[str, Statistics],
     pairs: Mapping[str, PairCells],
     held: dict[str, np.ndarray],
@@ -61,7 +59,7 @@ def draw_factors(
 
     ``pairs`` has the cells of every factor that stands at two terms, of all views together.
     """
-    factors = list(held)
+    factors = list(dict.fromkeys(name for model in views.values() for name in model._spec.factors))
     specs = [model._spec for model in views.values()]
     leading = [spec.names[spec.first] for spec in specs if spec.first is not None]
     for name in dict.fromkeys((*leading, *factors)):
@@ -70,6 +68,7 @@ def draw_factors(
         if name in one._fixed:
             continue
         prior, first_row = one._prior(name), factors.index(name) * ROWS_PER_FACTOR
+        rates = prior_rates(name, prior, inferred.get(name), held)
         tokens = _sum(_tokens_of(model, statistics[view], name) for view, model in having.items())
         exposures, weights = [], []
         for view, model in having.items():
@@ -85,7 +84,7 @@ def draw_factors(
                 further += np.broadcast_to(_sum(exposures), tokens.shape).reshape(values.shape)
             flat = tokens.reshape(values.shape)
             draw_tied_rows(
-                key, first_row, prior.shape, prior.rate, flat, further, np.concatenate(weights), pairs[name], values
+                key, first_row, rates, flat, further, stacked_weights(weights), pairs[name], values
             )  # fmt: skip
             held[name] = values.reshape(tokens.shape)
             continue
@@ -93,14 +92,19 @@ def draw_factors(
         if prior.symmetric:  # (c, d) and (d, c) are one entry
             off = ~np.eye(len(tokens), dtype=bool)
             tokens, exposure = tokens + off * tokens.T, exposure + off * exposure.T
-        drawn = draw_factor(key, first_row, prior, tokens, exposure, workers)
+        drawn = draw_factor(key, first_row, rates, tokens, exposure, workers)
         held[name] = mirrored(drawn) if prior.symmetric else drawn
 
 
 def draw_factor(
-    key: SweepKey, first_row: int, prior: Prior, tokens: np.ndarray, exposure: np.ndarray, workers: Workers
+    key: SweepKey,
+    first_row: int,
+    prior: PriorRates,
+    tokens: np.ndarray,
+    exposure: np.ndarray,
+    workers: Workers,
 ) -> np.ndarray:
-    """Every entry from Gamma(shape + tokens, rate + exposure); an axis of ``exposure`` may have length 1.
+    """Every entry from Gamma(shape + tokens, prior rate + exposure); an axis of ``exposure`` may have length 1.
 
     Row i has the stream of row ``first_row`` + i.
     """
@@ -111,9 +115,7 @@ def draw_factor(
     out = np.empty(flat.shape)
     workers.run(
         len(out),
-        lambda start, stop: _draw_rows(
-            key, first_row, start, stop, prior.shape, prior.rate, flat, exposed, out
-        ),
+        lambda start, stop: _draw_rows(key, first_row, start, stop, prior, flat, exposed, out),
     )
     return out.reshape(tokens.shape)
 
@@ -126,23 +128,28 @@ def start_factor(key: SweepKey, first_row: int, shape: tuple[int, ...]) -> np.nd
 
 
 def log_joint(
-    views: Mapping[str, EinsumModel], statistics: Mapping[str, Statistics], held: Mapping[str, np.ndarray]
+    views: Mapping[str, EinsumModel],
+    inferred: Mapping[str, Inferred],
+    statistics: Mapping[str, Statistics],
+    held: Mapping[str, np.ndarray],
 ) -> float:
     """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-    total = 0.0
-    for name, values in held.items():
+    total = log_prior_of_means(inferred, held, Workers(1))
+    for name in dict.fromkeys(name for model in views.values() for name in model._spec.factors):
+        values = held[name]
         having = {view: model for view, model in views.items() if name in model._spec.factors}
         model = next(iter(having.values()))
         prior, fixed = model._prior(name), name in model._fixed
         tokens = _sum(_tokens_of(model, statistics[view], name) for view, model in having.items())
-        if prior.symmetric and not fixed:
-            logs = np.log(np.maximum(values, SMALLEST))
-            total += float(np.sum(tokens * logs))
-            total += float(np.sum(np.triu((prior.shape - 1) * logs - prior.rate * values)))
-        else:
-            shape, rate = (1.0, 0.0) if fixed else prior[:2]
-            flat = values.reshape(len(values), -1)
-            total += float(_log_density(tokens.reshape(flat.shape), np.ascontiguousarray(flat), shape, rate))
+        flat = np.ascontiguousarray(values.reshape(len(values), -1))
+        flat_tokens = tokens.reshape(flat.shape)
+        if fixed:
+            total += float(np.sum(flat_tokens * np.log(np.maximum(flat, SMALLEST))))
+            continue
+        rates = prior_rates(name, prior, inferred.get(name), held)
+        if prior.symmetric:  # tokens of (c, d) and (d, c) are of one entry
+            flat_tokens = np.triu(flat_tokens + flat_tokens.T - np.diag(np.diag(flat_tokens)))
+        total += float(_log_density(flat_tokens, flat, rates, prior.symmetric))
     for view, model in views.items():
         total -= model._observed_rate(held, statistics[view].exposure)
     return total
@@ -163,14 +170,15 @@ def _sum(arrays: Iterable[np.ndarray]) -> np.ndarray:
 
 
 @compiled
-def _draw_rows(key, first_row, start, stop, shape, rate, tokens, exposure, out):  # type: ignore[no-untyped-def]
-    """out[i, k] ~ Gamma(shape + tokens[i, k], rate + exposure[i, k]) for rows start..stop.
+def _draw_rows(key, first_row, start, stop, prior, tokens, exposure, out):  # type: ignore[no-untyped-def]
+    """out[i, k] ~ Gamma(shape + tokens[i, k], prior rate + exposure[i, k]) for rows start..stop.
 
     ``exposure`` has one row per row of ``out``, or a single one for all. Most entries of a sparse factor have no
     token and a shape below 1: those are drawn in one loop over the entries of many rows (``small_gamma_at``), and
     the others one by one, from the same words.
     """
     shared = exposure.shape[0] == 1
+    shape, of_rows, of_components = prior
     n = out.shape[1]
     n_rows = max(1, _CHUNK // max(n, 1))
     one, two = np.empty(n_rows * n, dtype=np.uint64), np.empty(n_rows * n, dtype=np.uint64)
@@ -189,9 +197,10 @@ def _draw_rows(key, first_row, start, stop, shape, rate, tokens, exposure, out):
             at = (i - begin) * n
             stream = open_stream(key.seed, key.chain, key.sweep, steps.FACTOR, first_row + i)
             stream = skip_blocks(stream, n)
+            of_row = of_rows[i] if len(of_rows) > 1 else of_rows[0]
             for k in range(n):
                 g = drawn[at + k]
-                r = rate + (exposure[0, k] if shared else exposure[i, k])
+                r = of_row * of_components[k] + (exposure[0, k] if shared else exposure[i, k])
                 if g > 0.0:
                     out[i, k] = max(g / r, SMALLEST)
                 else:
@@ -208,11 +217,16 @@ def _fill_start(key, first_row, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _log_density(tokens, factor, shape, rate):  # type: ignore[no-untyped-def]
-    """sum of (tokens + shape - 1) * log(factor) - rate * factor, without arrays in between."""
+def _log_density(tokens, factor, prior, upper_half):  # type: ignore[no-untyped-def]
+    """sum of tokens * log(factor) and the log-densities of the priors, without arrays in between."""
+    shape, of_rows, of_components = prior
     total = 0.0
+    logs = np.log(of_components)
     for i in range(factor.shape[0]):
-        for k in range(factor.shape[1]):
+        of_row = of_rows[i] if len(of_rows) > 1 else of_rows[0]
+        log_of_row = math.log(of_row)
+        for k in range(i if upper_half else 0, factor.shape[1]):
             x = factor[i, k]
-            total += (tokens[i, k] + shape - 1.0) * math.log(max(x, SMALLEST)) - rate * x
+            total += (tokens[i, k] + shape - 1.0) * math.log(max(x, SMALLEST)) - of_row * of_components[k] * x
+            total += shape * (log_of_row + logs[k]) - math.lgamma(shape)
     return total

@@ -1,11 +1,12 @@
 """All draws of a community model in one order of communities; only then are they averaged.
 
-theta and pi trade scale (theta_.c * s with pi_c. / s), so neither means anything by itself. What does not depend on
-it: the expected counts from community c to community d, and the share of every community in what an actor sends and
-receives. Both are sums over the pairs of actors that are part of the model. With Theta the sums over actors,
+theta and pi trade scale (theta_.c * s with pi_c. / s), so neither means anything by itself. What does not depend
+on it: the expected counts from community c to community d, and the share of every community in what an actor sends
+and receives. Both are sums over the pairs of actors that are part of the model. With psi_jd = receiving_j theta_jd
+(theta itself where there is no ``receiving``), and Theta, Psi the sums over actors,
 
-    sum over ordered pairs i, j    theta_ic pi_cd theta_jd = pi_cd Theta_c Theta_d
-    the pairs i = j among them     pi_cd S_cd,  S_cd = sum_i theta_ic theta_id
+    sum over ordered pairs i, j    theta_ic pi_cd psi_jd = pi_cd Theta_c Psi_d
+    the pairs i = j among them     pi_cd S_cd,  S_cd = sum_i theta_ic psi_id
 
 A directed network has the first, less the second without self-loops. Of an undirected one the counts between c and
 d are those of c with d and of d with c, every pair i < j once: pi_cd (Theta_c Theta_d - S_cd) for c < d, half of it
@@ -46,16 +47,17 @@ class AlignedCommunities(Aligner):
         *,
         directed: bool,
         self_loops: bool,
+        receiving: np.ndarray | None = None,
         order: np.ndarray | None = None,
     ) -> None:
         """theta (draws, actors, communities), pi (draws, communities, communities); ``order`` if it is known."""
         taken = {"community", "to_community", "mean", "low", "high", "agreement"}
         self._axis = free_names(axes, taken)[0]
-        traffic = community_traffic(theta, pi, directed, self_loops)
+        traffic = community_traffic(theta, pi, directed, self_loops, receiving)
         self.alignment, _ = in_order(np.swapaxes(traffic, 1, 2), traffic.sum(axis=1), order)
         order = self.alignment.order
         self._share = shares_of(np.take_along_axis(traffic, order[:, None, :], axis=2))
-        blocks = _blocks(theta, pi, directed, self_loops)
+        blocks = _blocks(theta, pi, directed, self_loops, receiving)
         draws = np.arange(len(order))[:, None, None]
         self._blocks = blocks[draws, order[:, :, None], order[:, None, :]]
 
@@ -64,8 +66,11 @@ class AlignedCommunities(Aligner):
         cls, model: Any, fields: Mapping[Any, Any], axes: tuple[str, ...], order: np.ndarray | None = None
     ) -> Self:
         """Of a community model."""
-        theta, pi = (all_draws(fields[name]) for name in ("theta", "pi"))
-        return cls(theta, pi, axes, directed=model.directed, self_loops=model.self_loops, order=order)
+        theta, pi, receiving = _draws(model, fields)
+        return cls(
+            theta, pi, axes,
+            directed=model.directed, self_loops=model.self_loops, receiving=receiving, order=order,
+        )  # fmt: skip
 
     @classmethod
     def summed_index(cls, model: Any) -> str | None:
@@ -75,8 +80,8 @@ class AlignedCommunities(Aligner):
     @classmethod
     def matched(cls, model: Any, fields: Mapping[Any, Any]) -> Matched:
         """The actors' factor, and what they send and receive."""
-        theta, pi = (all_draws(fields[name]) for name in ("theta", "pi"))
-        traffic = community_traffic(theta, pi, model.directed, model.self_loops)
+        theta, pi, receiving = _draws(model, fields)
+        traffic = community_traffic(theta, pi, model.directed, model.self_loops, receiving)
         return Matched({"theta": distributions(theta)}, traffic.sum(axis=1), None)
 
     @classmethod
@@ -102,20 +107,33 @@ class AlignedCommunities(Aligner):
         return interval_dataset(dims, mean_and_interval(draws, interval), {**coordinates, **places}, interval)
 
 
-def community_traffic(theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool) -> np.ndarray:
+def _draws(model: Any, fields: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    theta, pi = (all_draws(fields[name]) for name in ("theta", "pi"))
+    return theta, pi, all_draws(fields["receiving"]) if "receiving" in model._spec.factors else None
+
+
+def community_traffic(
+    theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool, receiving: np.ndarray | None = None
+) -> np.ndarray:
     """What every actor sends and receives through every community, (draws, actors, communities)."""
-    sums = theta.sum(axis=1, dtype=np.float64, keepdims=True)
-    partners = np.maximum(sums + _own(directed, self_loops) * theta, 0.0)
-    return theta * (partners @ (pi + np.swapaxes(pi, 1, 2)).astype(np.float64))
+    psi = theta if receiving is None else theta * receiving[:, :, None]
+    own = _own(directed, self_loops)
+    receivers, senders = (
+        np.maximum(one.sum(axis=1, dtype=np.float64, keepdims=True) + own * one, 0.0) for one in (psi, theta)
+    )
+    between = pi.astype(np.float64)
+    return theta * (receivers @ np.swapaxes(between, 1, 2)) + psi * (senders @ between)
 
 
-def _blocks(theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool) -> np.ndarray:
+def _blocks(
+    theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool, receiving: np.ndarray | None
+) -> np.ndarray:
     """Expected counts, (draws, communities, communities); of an undirected network those between the two."""
     found = np.empty(pi.shape)
-    for out, one, between in zip(found, theta, pi, strict=True):
+    for draw, (out, one, between) in enumerate(zip(found, theta, pi, strict=True)):
         one = one.astype(np.float64)
-        sums = one.sum(axis=0)
-        pairs = np.outer(sums, sums) + _own(directed, self_loops) * (one.T @ one)
+        psi = one if receiving is None else one * receiving[draw, :, None]
+        pairs = np.outer(one.sum(axis=0), psi.sum(axis=0)) + _own(directed, self_loops) * (one.T @ psi)
         out[:] = np.maximum(pairs, 0.0) * between
     if not directed:
         places = np.arange(pi.shape[1])

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 READY := $(VENV)/.ready-$(VERSION)
 
-.PHONY: help setup demo test test-long test-oldest lint bench clean
+.PHONY: help setup demo test test-long test-oldest lint bench priors clean
 
 help:
 	@echo "make setup        build .venv, with the versions of constraints.txt"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-oldest  a part of the tests, on Python 3.11 with the lowest versions pyproject.toml promises"
 	@echo "make lint         ruff, mypy on src, import-linter"
 	@echo "make bench        speed as ratios, side by side, in one run"
+	@echo "make priors       fixed and inferred priors side by side (an hour)"
 	@echo "make clean        remove the environment and all caches"
 
 setup: $(READY)
@@ -64,6 +65,9 @@ demo: $(READY)
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	$(BIN)/python benchmarks/run.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES))
+
+priors: $(READY)
+	$(BIN)/python benchmarks/priors.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES))
 
 clean:
 	rm -rf $(VENV) $(OLDEST) demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

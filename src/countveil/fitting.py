@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from countveil.counts import PrivateCounts
 from countveil.counts.plain_counts import PlainCounts
@@ -16,6 +19,7 @@ from countveil.inference.problem import Problem, at_alpha, make_problem
 from countveil.inference.settings import Settings, check_settings
 from countveil.inference.store import Draws
 from countveil.models import CountModel
+from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
 from countveil.runtime.compiled import is_cold
@@ -130,6 +134,7 @@ def fit(
         method=method, engine=engine, threads=threads, algorithm=algorithm,
     )  # fmt: skip
     problem = make_problem(model, data, settings.method, labels, robust)
+    _warn_of_a_prior_that_fights(problem)
     draws = _run(problem, settings, progress)
     # What reads the draws (xarray, pandas: 50 MB) is imported when there are draws, after the memory of the sweeps
     # has been given back.
@@ -155,6 +160,25 @@ def fit(
     return Posterior(
         tree, problem.model, draws.state_type, given, given.axes, given.shape, given.labels, settings.seed
     )
+
+
+def _warn_of_a_prior_that_fights(problem: Problem) -> None:
+    """Say so where a fixed prior is sure of a total that is far from the one that the release tells."""
+    for view in problem.views.values():
+        expected = view.model.prior_total(view.data.shape) if isinstance(view.model, EinsumModel) else None
+        if expected is None or not isinstance(view.data, PrivateCounts):
+            continue
+        prior, spread = expected
+        told = view.data.total()
+        sd = math.sqrt(view.data.n_observed * float(np.mean(0.5 / np.sinh(0.5 * view.data.rho) ** 2)))
+        apart = abs(math.log(prior / max(told, sd, 1.0)))
+        if apart > max(math.log(4.0), 5.0 * spread) and abs(prior - told) > 10.0 * sd:
+            warnings.warn(
+                f"prior: shape and rate expect about {prior:.3g} counts in all, the release tells of {told:.3g} "
+                f"+- {sd:.2g}. Where noise is strong such a prior wins over the data. Leave rate out, and the "
+                "scales of rows, columns and components are inferred (docs/priors.md)",
+                stacklevel=3,
+            )
 
 
 def _run(problem: Problem, settings: Settings, progress: bool) -> Draws:

@@ -88,7 +88,7 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         precision: int = 1,
         alpha: float | None = None,
         shape: float = 0.1,
-        rate: float = 1.0,
+        rate: float | None = None,
         sweeps: int = 1000,
         burn_in: int | None = None,
         thin: int = 5,

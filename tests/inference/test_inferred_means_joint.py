@@ -160,25 +160,28 @@ def without_the_level(monkeypatch):
     monkeypatch.setattr(prior, "new_scales", lambda k, f, a, s, m, *rest: right(k, f, a, s, 1.0, *rest))
 
 
-def scales_with_fewer_entries(monkeypatch):
+def scales_with_one_entry_less(monkeypatch):
     """Scales drawn as if rows had one component less."""
     right = prior.new_scales
-    monkeypatch.setattr(prior, "new_scales", lambda k, f, a, s, *rest: right(k, f, a, s - 0.5 * a, *rest))
+    monkeypatch.setattr(prior, "new_scales", lambda k, f, a, s, *rest: right(k, f, a, s - a, *rest))
 
 
-def a_law_of_twice_the_rows(monkeypatch):
+def a_law_of_thrice_the_rows(monkeypatch):
     right = prior._sums_of_law
-    monkeypatch.setattr(prior, "_sums_of_law", lambda *given: tuple(2 * x for x in right(*given)))
+    monkeypatch.setattr(prior, "_sums_of_law", lambda *given: tuple(3 * x for x in right(*given)))
 
 
-def means_left_behind(monkeypatch):
-    """The scale move leaves the means of components where they are, and reckons as if they had gone along."""
+def means_of_any_size(monkeypatch):
+    """The scale move takes the means along as if they had no law."""
     from countveil.models.einsum import scales
 
-    right = scales._multiply_at
-    monkeypatch.setattr(
-        scales, "_multiply_at", lambda f, place, by: right(f, place, by) if f.ndim > 1 else None
-    )
+    right = scales._at_stake
+
+    def wrong(*given):
+        shape, table, goes = right(*given)
+        return (0.0, 0.0 * table, goes) if goes == -1 else (shape, table, goes)
+
+    monkeypatch.setattr(scales, "_at_stake", wrong)
 
 
 def receiving_forgotten(monkeypatch):
@@ -193,9 +196,9 @@ def receiving_forgotten(monkeypatch):
 
 WRONG = {
     "scales without their level": ("topics", without_the_level),
-    "scales that miss half an entry": ("topics", scales_with_fewer_entries),
-    "a law of twice the rows": ("topics", a_law_of_twice_the_rows),
-    "a scale move without the means": ("topics", means_left_behind),
+    "scales that miss an entry": ("topics", scales_with_one_entry_less),
+    "a law of thrice the rows": ("topics", a_law_of_thrice_the_rows),
+    "a scale move without the law of the means": ("topics", means_of_any_size),
     "receiving forgotten": ("directed, plain, missing", receiving_forgotten),
 }
 

@@ -47,7 +47,12 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
 def _common_options(parser: Any) -> None:
     add = parser.add_argument
     add("--shape", type=float, default=0.1, help="of the gamma priors; below 1 is sparse (default 0.1)")
-    add("--rate", type=float, default=1.0, help="of the gamma priors (default 1)")
+    add(
+        "--rate",
+        type=float,
+        help="of the gamma priors, the same for every entry (the paper has 1); without it the scales of rows, "
+        "columns and components are inferred",
+    )
     add("--sweeps", type=int, default=1000, metavar="N", help="length of each chain (default 1000)")
     add("--burn-in", type=int, metavar="N", help="sweeps to throw away first (default half of them)")
     add("--thin", type=int, default=5, metavar="N", help="then keep every N-th sweep (default 5)")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
 
 
-CHOICES = ("topics", "memberships", "blocks", "rates", "true_counts", "scalars")
+CHOICES = ("topics", "memberships", "blocks", "scales", "rates", "true_counts", "scalars")
 
 
 def to_table(posterior: Posterior, what: str, options: dict[str, Any]) -> pd.DataFrame:

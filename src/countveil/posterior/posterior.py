@@ -25,6 +25,7 @@ from countveil.posterior.align.topics import Topics
 from countveil.posterior.axes import chosen_cells, free_names, positions, readable_labels
 from countveil.posterior.export import to_graph, to_table
 from countveil.posterior.runs.writer import save_run
+from countveil.posterior.scales import scales_of
 from countveil.posterior.states import KeptDraws, KeptStates, row_slices
 from countveil.posterior.summary import check_interval, summarize, watched
 from countveil.posterior.true_counts import labelled_counts
@@ -185,6 +186,23 @@ class Posterior(KeptDraws):
         labels = [self._axis_labels(axis) for axis in range(len(self._shape))]
         return self._aligned("components", "components").components(n_labels, interval, labels)
 
+    def scales(self, axis: int | str = 0, *, interval: float = 0.9) -> xr.Dataset:
+        """How much every place of an axis has, relative to a typical one, with intervals.
+
+        The activity of rows, the frequency of words; of a network what actors send (axis 0) and what they receive
+        (axis 1). Where the model's ``rate`` is None these scales are inferred, with the law by which they vary.
+        ``axis`` is a name or a number.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> counts = [[90, 60, 0, 3], [9, 7, 0, 0], [80, 70, 1, 2], [70, 90, 0, 1]]
+        >>> posterior = cv.fit(cv.TopicModel(2), counts, sweeps=400, seed=1, progress=False)
+        >>> [round(x) for x in posterior.scales("column")["mean"].to_numpy() > 1]
+        [1, 1, 0, 0]
+        """
+        return scales_of(self, axis, check_interval(interval))
+
     def true_counts(self, rows: Any = None, columns: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """The posterior of the true counts of chosen cells: mean, interval, probability of being positive.
 
@@ -208,9 +226,10 @@ class Posterior(KeptDraws):
         return summarize(watched(self, n_rates), interval)
 
     def to_dataframe(self, what: str = "topics", **options: Any) -> pd.DataFrame:
-        """A table of topics, memberships, blocks, rates, true counts, or of what was monitored.
+        """A table of topics, memberships, blocks, scales, rates, true counts, or of what was monitored.
 
-        ``what`` is ``"topics"``, ``"memberships"``, ``"blocks"``, ``"rates"``, ``"true_counts"`` or ``"scalars"``.
+        ``what`` is ``"topics"``, ``"memberships"``, ``"blocks"``, ``"scales"``, ``"rates"``, ``"true_counts"`` or
+        ``"scalars"``.
         An undirected network has each of its pairs twice among rates and counts, as [i, j] and as [j, i].
         ``options`` go to the method of that name.
         """

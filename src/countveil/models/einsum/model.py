@@ -251,6 +251,23 @@ class EinsumModel(ABC):
             total -= float(self.rates_at(state, outside[0], columns).sum())
         return total
 
+    def prior_total(self, shape: tuple[int, ...]) -> tuple[float, float] | None:
+        """What a prior with fixed rates expects the sum of all rates to be, and about the sd of its logarithm.
+
+        None where means are inferred, or factors fixed: then the data, or the user, say it.
+        """
+        spec, layout = self._spec, self._layout(shape)
+        if self._inferred or self._fixed:
+            return None
+        expected, spread = float(layout.size(spec.latent + spec.output)), 0.0
+        for name, size in zip(spec.factors, layout.shapes, strict=True):
+            shape_, rate, _ = self._prior(name)
+            assert rate is not None
+            expected *= (shape_ / rate) ** len(spec.places(name))
+            # Of a single component; of all together it is smaller.
+            spread += len(spec.places(name)) ** 2 / (shape_ * size[0])
+        return expected, math.sqrt(spread)
+
     def unfold(self, state: Any) -> Matrices:
         """The state as that of a topic model."""
         held = self._hold(state)

@@ -217,6 +217,28 @@ def draw_means(
             held[f"{name}_level"] = 1.0 / new if one.is_scale else new
 
 
+def move_level(
+    name: str,
+    inferred: Inferred,
+    held: dict[str, np.ndarray],
+    n_tokens: int,
+    rate: float,
+    key: SweepKey,
+    number: int,
+) -> None:
+    """Multiply the factor that has the level, its scales and the level by one number, given the tokens, in place.
+
+    Entries, scales and level are then as probable given each other as before, so that only the tokens and the prior
+    of m decide: c ~ Gamma(1/2 + tokens, total rate + d m). Without it the total would crawl: each of the three
+    is held by the others.
+    """
+    level = float(held[f"{name}_level"])
+    by = float(_draw_move(key, 4 * number + 3, level, n_tokens, rate, HYPER))
+    fields = [name, f"{name}_level", *([f"{name}_scale"] if inferred.scales else [])]
+    for field in fields:
+        held[field] = held[field] * by
+
+
 def new_scales(
     key: SweepKey,
     first_row: int,
@@ -316,6 +338,14 @@ def _draw_shape(key, row, shape, n, sum_of_logs, total, hyper):  # type: ignore[
     mean, sd = hyper.log_shape, hyper.log_shape_sd
     drawn, stream = draw_law_shape(stream, shape, n, sum_of_logs, total, mean, sd)
     return drawn
+
+
+@compiled
+def _draw_move(key, row, level, n_tokens, rate, hyper):  # type: ignore[no-untyped-def]
+    stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_LAWS, row)
+    d, stream = gamma(stream, 2.0 * hyper.level, 1.0 + level)
+    drawn, stream = gamma(stream, hyper.level + n_tokens, rate + d * level)
+    return max(drawn, _SMALLEST)
 
 
 @compiled

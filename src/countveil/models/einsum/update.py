@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countveil.kernels import steps
+from countveil.kernels.exact_sum import exact_sums
 from countveil.kernels.gamma import SMALLEST, gamma_at, small_gamma_at
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.uniform import fill_exponentials, fill_word_pairs, skip_blocks
@@ -26,6 +27,7 @@ from countveil.models.einsum.prior import (
     Inferred,
     PriorRates,
     log_prior_of_means,
+    move_level,
     prior_rates,
 )
 from countveil.models.einsum.tied import PairCells, draw_tied_rows, pair_weights, stacked_weights
@@ -94,6 +96,12 @@ def draw_factors(
             tokens, exposure = tokens + off * tokens.T, exposure + off * exposure.T
         drawn = draw_factor(key, first_row, rates, tokens, exposure, workers)
         held[name] = mirrored(drawn) if prior.symmetric else drawn
+        if name in inferred and inferred[name].level:
+            one_each = np.triu(np.ones(tokens.shape)) if prior.symmetric else 1
+            met = held[name] * exposure * one_each
+            rate = float(exact_sums(met.reshape(-1, 1), workers)[0])
+            number = factors.index(name)
+            move_level(name, inferred[name], held, int((tokens * one_each).sum()), rate, key, number)
 
 
 def draw_factor(

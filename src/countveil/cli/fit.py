@@ -174,6 +174,9 @@ def _report(posterior: Posterior, arguments: argparse.Namespace, interrupted: bo
     table = posterior.summary()[["mean", "sd", "r_hat", "ess_bulk", "ess_tail"]]
     print(table.rename(index=_short).to_string(float_format="{:.4g}".format))
     print(_verdict(table))
+    totals = posterior.totals()
+    if totals is not None:
+        print(totals)
     print()
     command = MODELS[arguments.model]
     if command.findings is not None:

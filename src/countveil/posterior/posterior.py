@@ -25,7 +25,7 @@ from countveil.posterior.align.topics import Topics
 from countveil.posterior.axes import chosen_cells, free_names, positions, readable_labels
 from countveil.posterior.export import to_graph, to_table
 from countveil.posterior.runs.writer import save_run
-from countveil.posterior.scales import scales_of
+from countveil.posterior.scales import Totals, scales_of, totals_of
 from countveil.posterior.states import KeptDraws, KeptStates, row_slices
 from countveil.posterior.summary import check_interval, summarize, watched
 from countveil.posterior.true_counts import labelled_counts
@@ -202,6 +202,15 @@ class Posterior(KeptDraws):
         [1, 1, 0, 0]
         """
         return scales_of(self, axis, check_interval(interval))
+
+    def totals(self) -> Totals | None:
+        """All counts together, as the release tells without a model and as the fit has them; print it.
+
+        Where they disagree the prior wins over the data, or counts come in bursts (docs/priors.md). None for plain
+        counts and for several releases.
+        """
+        self._with_model("totals")
+        return totals_of(self)
 
     def true_counts(self, rows: Any = None, columns: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """The posterior of the true counts of chosen cells: mean, interval, probability of being positive.

@@ -1,17 +1,27 @@
-"""How much every place of an axis has: the scales that a prior with inferred means has found.
+"""How much there is: of every place of an axis, and in all.
+
+**Scales**: those that a prior with inferred means has found.
 
 Only their proportions mean something: factors trade their scales. So every draw is divided by its geometric mean,
 and a scale of 2 is twice that of a typical place. A place may have several: what an actor receives goes with its
 activity and with what it receives relative to that.
+
+**Totals**: a release tells its total by itself, without a model (``PrivateCounts.total``). A fit that disagrees has
+a prior that wins over the data, or counts that are no Poisson counts: bursts. Where rates are small and noise is
+strong the likelihood of a cell hardly sees more than whether its count is positive, so that a Poisson model takes a
+burst of five for little more than one count. The total of a fit is then too small.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from countveil.counts import PrivateCounts
+from countveil.inference.problem import modelled_part
 from countveil.posterior.axes import free_names
 from countveil.posterior.summary import interval_dataset, mean_and_interval
 
@@ -61,3 +71,45 @@ def _place(axis: Any, axes: tuple[str, ...]) -> int:
         return axis
     known = ", ".join(map(repr, axes))
     raise ValueError(f"axis: expected one of {known}, or a number below {len(axes)}, got {axis!r}")
+
+
+class Totals(NamedTuple):
+    """The sum of the true counts of the cells that were fitted, as a release tells it and as a fit has it."""
+
+    release: float  # unbiased, whatever the model
+    release_sd: float
+    fit: float
+    fit_sd: float
+
+    @property
+    def agree(self) -> bool:
+        """Whether they differ by less than 10 %, or by less than five standard deviations."""
+        apart = abs(self.fit - self.release)
+        return apart <= max(0.1 * abs(self.release), 5.0 * math.hypot(self.release_sd, self.fit_sd))
+
+    def __str__(self) -> str:
+        text = (
+            f"Counts in all: {self.release:.4g} +- {self.release_sd:.2g} by the release, {self.fit:.4g} +- "
+            f"{self.fit_sd:.2g} by the fit."
+        )
+        if self.agree:
+            return text
+        if self.fit < self.release:
+            return f"{text} The fit has too few: bursts, or a prior that fights the data (docs/priors.md)."
+        return (
+            f"{text} The fit has too many: a prior that fights the data, or too few sweeps (docs/priors.md)."
+        )
+
+
+def totals_of(posterior: Posterior) -> Totals | None:
+    """Both totals over the observed cells; None where there is no release with noise of a known kind."""
+    given = posterior._data
+    if not isinstance(given, PrivateCounts):
+        return None
+    data = modelled_part(posterior.model, given)
+    fits = posterior.tree["sample_stats"]["total_rate"].to_numpy()
+    # The rate of cells that are missing is part of a fit's total; the others stand for them.
+    share = data.n_observed / len(posterior._kept.cells.places())
+    variance = data.n_observed * float(np.mean(0.5 / np.sinh(0.5 * data.rho) ** 2))
+    sd = float(fits.std(ddof=1)) * share if fits.size > 1 else 0.0
+    return Totals(data.total(), math.sqrt(variance), float(fits.mean()) * share, sd)

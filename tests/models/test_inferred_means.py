@@ -1,0 +1,163 @@
+"""Which factor has scales, means, a level; what the prior then is; and each draw given the factors."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import countveil as cv
+from countveil.kernels.philox import SweepKey
+from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel, TopicModel
+from countveil.models.einsum.prior import (
+    Inferred,
+    _draw_inverse_means,
+    inferred_means,
+    new_scales,
+    prior_rates,
+    start_means,
+)
+from countveil.runtime.workers import Workers
+from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
+
+ONE = Workers(1)
+
+
+def roles(model):
+    """For every factor the first letters of what it has: Scales, Means, Level, Itself a scale."""
+    return {
+        name: "".join(
+            letter
+            for letter, has in zip("smli", (one.scales, one.means, one.level, one.is_scale), strict=True)
+            if has
+        )
+        for name, one in model._inferred.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (TopicModel(2), {"theta": "sm", "phi": "sl"}),
+        (TopicModel(2, rate=1.0), {}),
+        (CommunityModel(2), {"theta": "sm", "pi": "l", "receiving": "i"}),
+        (CommunityModel(2, directed=False), {"theta": "sm", "pi": "l"}),
+        (CommunityModel(2, rate=2.0), {}),
+        (TensorModel(2), {"factor0": "sm", "factor1": "s", "factor2": "sl"}),
+        (TensorModel(core=(2, 2)), {"factor0": "sm", "factor1": "s", "core": "l"}),
+        (Factorization("dk,kv,v->dv", k=2), {"factor_dk": "sm", "factor_kv": "sl", "factor_v": "i"}),
+        (Factorization("ik,jk->ij", names=["one", "one"], k=2), {"one": "sml"}),
+        (Factorization("k,kd,kv->dv", k=2), {"factor_k": "", "factor_kd": "sm", "factor_kv": "sl"}),
+        (
+            Factorization("dk,kv->dv", names=["one", "two"], k=2, fixed={"two": np.ones((2, 3))}),
+            {"one": "sml"},
+        ),
+        (Factorization("dk,kv->dv", k=2, rate={"factor_dk": None}), {"factor_dk": "sml"}),
+        (Factorization("d,v->dv"), {"factor_d": "i", "factor_v": "li"}),
+    ],
+)
+def test_what_is_inferred_of_which_factor(model, expected):
+    assert roles(model) == expected
+
+
+def test_views_add_up():
+    words = Factorization("dk,kv->dv", names=["theta", "phi"], k=2)
+    links = Factorization("vk,ka->va", names=["phi", "psi"], k=2)
+    # phi has a level in the words, where it comes last, and means in the links, where it comes first.
+    with pytest.raises(ValueError, match="axes and summed indices"):
+        SharedFactors(words=words, links=links)
+    turned = Factorization("kv,ka->va", names=["phi", "psi"], k=2)
+    assert roles(SharedFactors(words=words, links=turned)) == {"theta": "sm", "phi": "sml", "psi": "sl"}
+
+
+def test_states_have_what_is_inferred():
+    model = TopicModel(2)
+    fields = "theta phi theta_scale theta_scale_shape theta_mean theta_mean_shape phi_scale phi_scale_shape phi_level"
+    assert model.state_type._fields == tuple(fields.split())
+    assert list(model.dims) == fields.split()
+    assert model.dims["theta_scale"] == ("row",)
+    assert model.dims["theta_mean"] == ("topic",)
+    assert TopicModel(2, rate=1.0).state_type._fields == ("theta", "phi")
+
+
+@pytest.mark.parametrize("model", [TopicModel(3), CommunityModel(3), Factorization("dk,kv,v->dv", k=2)])
+def test_the_start_has_the_scale_of_the_data(model):
+    counts = np.random.default_rng(SEED).poisson(7.0, (9, 9))
+    state = model.init(cv.PrivateCounts(counts, alpha=0.1), np.random.default_rng(1))
+    held = model._hold(state)
+    for name, one in model._inferred.items():
+        rates = prior_rates(name, model._prior(name), one, held)
+        # The prior's mean of every row is the row's, at the start.
+        if one.scales:
+            mean = rates.shape / (rates.of_rows[:, None] * rates.of_components)
+            assert np.allclose(mean.mean(axis=1), held[name].reshape(len(mean), -1).mean(axis=1))
+    assert set(start_means(model._inferred, held, ONE)) == set(state._fields[len(model._spec.factors) :])
+
+
+SCALES = {"shape": 0.6, "law_shape": 1.7, "level": 2.5}
+FACTOR = np.array([[0.5, 0.1, 2.0]])
+MEANS = np.array([2.0, 0.5, 1.0])
+
+
+def test_scales_given_the_factor():
+    many = np.repeat(FACTOR, 50_000, axis=0)
+    key = SweepKey(np.uint64(SEED + 3), 0, 1)
+    drawn = new_scales(key, 0, *SCALES.values(), SCALES["shape"] / MEANS, many, ONE)
+    shape, law, level = SCALES.values()
+    law_of_inverse = stats.gamma(law + 3 * shape, scale=1 / (law * level + shape * np.sum(FACTOR / MEANS)))
+    assert fits(continuous_pvalue(1 / drawn, law_of_inverse.cdf))
+    assert rejects(continuous_pvalue(1.1 / drawn, law_of_inverse.cdf))
+
+
+def test_means_given_the_factor():
+    out = np.empty(50_000)
+    _draw_inverse_means(SweepKey(np.uint64(SEED + 4), 0, 1), 0, 1.4, 3.0, np.full(len(out), 5.0), out)
+    law = stats.gamma(1.4 + 3.0, scale=1 / (1.4 + 5.0))
+    assert fits(continuous_pvalue(out, law.cdf))
+    assert rejects(continuous_pvalue(1.1 * out, law.cdf))
+
+
+def test_what_a_fixed_prior_expects():
+    total, spread = TopicModel(50, shape=0.1, rate=1.0).prior_total((10_000, 10_000))
+    assert total == pytest.approx(5e7)
+    assert spread < 0.1
+    assert TopicModel(50).prior_total((10_000, 10_000)) is None
+    state = np.random.default_rng(SEED).gamma(0.5, 1 / 2.0, (4, 30_000))
+    model = CommunityModel(2, shape=0.5, rate=2.0, self_loops=True)
+    # mean of theta_ic pi_cd theta_jd over i != j
+    assert model.prior_total((100, 100))[0] == pytest.approx(4 * 10_000 * state.mean() ** 3, rel=0.05)
+
+
+def large_release(total=20_000.0):
+    counts = np.random.default_rng(SEED).poisson(total / 90_000, (300, 300))
+    return cv.simulate_release(counts, alpha=0.2, seed=1)
+
+
+QUICKLY = {"sweeps": 4, "thin": 1, "burn_in": 2, "chains": 1, "progress": False, "seed": 1}
+
+
+def test_a_prior_that_fights_the_release_is_named():
+    with pytest.warns(UserWarning, match=r"expect about 1\.8e\+06 counts in all, the release tells of 2e\+04"):
+        cv.fit(TopicModel(20, shape=1.0, rate=1.0), large_release(), **QUICKLY)
+    with pytest.warns(UserWarning, match="prior: "):
+        cv.fit(TopicModel(20, shape=1.0, rate=100.0), large_release(), **QUICKLY)
+
+
+def test_no_other_prior_is():
+    cv.fit(TopicModel(20), large_release(), **QUICKLY)
+    cv.fit(TopicModel(20, shape=1.0, rate=9.0), large_release(), **QUICKLY)
+    # A handful of cells: the prior is sure of nothing.
+    cv.fit(TopicModel(2, shape=0.1, rate=1.0), cv.PrivateCounts([[90, 2], [1, 80]], alpha=0.2), **QUICKLY)
+    # Plain counts overrule any prior.
+    cv.fit(TopicModel(20, shape=1.0, rate=1.0), large_release().to_dense(), **QUICKLY)
+
+
+def test_a_shape_and_a_rate():
+    assert TopicModel(2, 0.3, 1).rate == 1.0
+    for rate in (0, -1.0, float("nan"), "1", True):
+        with pytest.raises(ValueError, match="rate: expected"):
+            TopicModel(2, rate=rate)
+    model = Factorization("dk,kv->dv", names=["theta", "phi"], k=2, rate={"theta": None, "phi": 3.0})
+    assert model._prior("theta").rate is None
+    assert model._prior("phi").rate == 3.0
+    assert Factorization(**model.describe()) == model
+    assert TopicModel(**TopicModel(2).describe()) == TopicModel(2)
+    assert inferred_means({"": model})["theta"] == Inferred(0.1, True, True, True, False)

@@ -62,7 +62,7 @@ def _of_views(
     if (
         not isinstance(model, SharedFactors)
         or list(model.views) != list(views)
-        or list(model.factors) != fields
+        or list(model.state_type._fields) != fields
     ):
         raise ValueError(
             f"model: expected the SharedFactors of this run (views {', '.join(views)}; factors "

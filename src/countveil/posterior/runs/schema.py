@@ -111,7 +111,7 @@ def describe_ours(model: Any) -> dict[str, Any] | None:
     """Name and settings of one of our models; None for any other, and for one that holds arrays.
 
     >>> describe_ours(TopicModel(2))
-    {'name': 'countveil.TopicModel', 'settings': {'n_topics': 2, 'shape': 0.1, 'rate': 1.0}}
+    {'name': 'countveil.TopicModel', 'settings': {'n_topics': 2, 'shape': 0.1, 'rate': None}}
     """
     name = f"countveil.{type(model).__name__}"
     settings = model.describe() if _MODELS.get(name) is type(model) else None
@@ -119,7 +119,9 @@ def describe_ours(model: Any) -> dict[str, Any] | None:
         return None
     ours = tuple(_MODELS.values())
     described = {key: describe_ours(one) if type(one) in ours else one for key, one in settings.items()}
-    return None if None in described.values() else {"name": name, "settings": described}
+    if any(described[key] is None for key, one in settings.items() if type(one) in ours):
+        return None
+    return {"name": name, "settings": described}
 
 
 def stored_model(described: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from countveil.kernels.alias import build_alias, draw_alias
 from countveil.kernels.binomial import binomial, categorical, multinomial
 from countveil.kernels.elementary import exp_of, log_of
 from countveil.kernels.gamma import gamma, log_gamma, small_gamma_at
+from countveil.kernels.law_shape import draw_law_shape, log_density_of_shape
 from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.noise.bessel import bessel, bessel_mode, draw_count_by_bessel
 from countveil.kernels.noise.geometric import (
@@ -79,6 +80,10 @@ SAMPLERS = {
     "binomial": (binomial, [(0, 0.5), (3, 0.2), (100, 0.9), (1_000_000, 0.4)]),
     "bessel": (bessel, [(0, 0.0), (2, 1.0), (0, 288.0), (1_000_000, 1e6)]),
     "draw_log_scale": (draw_log_scale, [(0.0, 1.0, 1.0, 0.0), (-500.0, 3000.0, 5000.0, 1.0)]),
+    "draw_law_shape": (
+        draw_law_shape,
+        [(1.0, 0, 0.0, 0.0, 0.0, 1.0), (0.3, 5, -9.0, 6.0, 0.0, 1.0), (2.0, 10_000, -1e3, 1e4, 0.5, 2.0)],
+    ),
     "draw_count_directly": (draw_count_directly, [(3, 2.0, 1.0), (2, 30.0, 0.5), (400, 300.0, 0.1)]),
     "draw_count_at": (
         draw_after_a_look,
@@ -94,6 +99,10 @@ FUNCTIONS = {
     "log_poisson": (log_poisson, [(0, 2.0), (3, 2.0), (10**6, 1e6)]),
     "log_factorial_ratio": (log_factorial_ratio, [(0, 4), (9, 2), (10**6, 10**6 - 7)]),
     "bessel_mode": (bessel_mode, [(0, 288.0), (7, 100.0)]),
+    "log_density_of_shape": (
+        log_density_of_shape,
+        [(0.0, 5, -9.0, 6.0, 0.0, 1.0), (-3.0, 5, -9.0, 6.0, 0.5, 2.0), (9.0, 10_000, -1e3, 1e4, 0.0, 1.0)],
+    ),
     "log_of": (log_of, [(1e-19,), (0.3,), (1.5,)]),
     "exp_of": (exp_of, [(-700.0,), (-0.3,), (20.0,)]),
     "poisson_at": (poisson_at, [(0.5, 0.2), (0.1, 0.2), (0.9, 3.0)]),

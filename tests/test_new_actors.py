@@ -7,9 +7,9 @@ from scipy import stats
 
 import countveil as cv
 from countveil.distributions import release_given_rate
-from countveil.inference.new_rows import NewRows, _algorithm, new_row_draws, sweep_new_rows
+from countveil.inference.new_rows import NewRows, RowPrior, _algorithm, _Rows, new_row_draws, sweep_new_rows
 from countveil.inference.settings import derived_seed
-from countveil.models.einsum.update import Prior
+from countveil.models.einsum.prior import Prior, PriorRates
 from countveil.posterior.known_columns import known_columns
 from countveil.runtime.workers import Workers
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
@@ -51,7 +51,15 @@ def swept(algorithms, theta, key, phis=(SENT, RECEIVED)):
     keys = [key, key._replace(seed=derived_seed(key.seed, "received"))]
     phis = [np.ascontiguousarray(phi.T) for phi in phis]
     prepared = [one.prepare(phi, IN_PLACE) for one, phi in zip(algorithms, phis, strict=True)]
-    return sweep_new_rows(PRIOR, algorithms, theta, phis, prepared, keys, IN_PLACE)
+    rates = PriorRates(PRIOR.shape, np.full(1, PRIOR.rate), np.ones(2))
+    rows = _Rows(theta, len(phis))
+    sweep_new_rows(rates, algorithms, rows, phis, prepared, [None] * len(phis), keys, IN_PLACE)
+    return rows.theta
+
+
+def for_new_rows(prior, n_components):
+    """A fixed prior, as new rows are given it."""
+    return RowPrior(prior.shape, lambda chain, draw: np.full(n_components, prior.shape / prior.rate))
 
 
 def sent_taken_for_received(theta, data, key):
@@ -113,8 +121,9 @@ def rank_pvalue(phis, n=2500, n_draws=19):
     """Simulation-based calibration over actors: the rank of the true theta among its draws is uniform."""
     theta, data = draw_actors(np.random.default_rng(SEED + 4), n, None)
     views = [NewRows(one, lambda chain, draw, phi=phi: phi) for one, phi in zip(data, phis, strict=True)]
-    draws = new_row_draws(PRIOR, views, (1, n_draws), sweeps=20, burn_in=60, seed=SEED, threads=1)[0]
-    ranks = (draws[:, :, 0] < theta[:, 0]).sum(axis=0)
+    prior, settings = for_new_rows(PRIOR, 2), {"sweeps": 20, "burn_in": 60, "seed": SEED, "threads": 1}
+    draws, _ = new_row_draws(prior, views, (1, n_draws), **settings)
+    ranks = (draws[0, :, :, 0] < theta[:, 0]).sum(axis=0)
     return stats.chisquare(np.bincount(ranks, minlength=n_draws + 1)).pvalue
 
 
@@ -141,8 +150,9 @@ def test_agreement_with_quadrature():
     values = (np.array([[6, -2, 1]]), np.array([[0, 4, 1]]))
     data = [cv.PrivateCounts(x, rho=rho) for x, rho in zip(values, (0.8, 1.5), strict=True)]
     views = [NewRows(one, lambda c, d, phi=phi: phi) for one, phi in zip(data, (sent, received), strict=True)]
-    draws = new_row_draws(prior, views, (2, 4000), sweeps=3, burn_in=50, seed=SEED, threads=1)[..., 0, 0]
-    draws = draws.astype(float)
+    settings = {"sweeps": 3, "burn_in": 50, "seed": SEED, "threads": 1}
+    draws, _ = new_row_draws(for_new_rows(prior, 1), views, (2, 4000), **settings)
+    draws = draws[..., 0, 0].astype(float)
     exact = quadrature_mean(prior, [(values[0][0], sent[0], 0.8), (values[1][0], received[0], 1.5)])
     assert abs(draws.mean() - exact) < 5 * array_stats.mcse(draws)
     assert abs(1.1 * draws.mean() - exact) > 5 * array_stats.mcse(draws)
@@ -161,10 +171,10 @@ KNOWN = {"sender": ACTORS[OLD], "receiver": ACTORS[OLD]}
 SETTINGS = {"sweeps": 800, "chains": 2, "thin": 10, "seed": 1, "progress": False}
 
 
-@pytest.fixture(scope="module")
-def network():
+@pytest.fixture(scope="module", params=[None, 1.0], ids=["inferred", "fixed prior"])
+def network(request):
     release = cv.simulate_release(MAILS[OLD, OLD], epsilon=2, seed=1, labels=KNOWN)
-    return cv.fit(cv.CommunityModel(3), release, **SETTINGS)
+    return cv.fit(cv.CommunityModel(3, rate=request.param), release, **SETTINGS)
 
 
 def new_actors(**options):
@@ -210,7 +220,7 @@ def test_agreement_with_a_fit_of_everything(network):
     rho[N - NEW :] = 1.0
     unseen = np.zeros((N, N), dtype=bool)
     unseen[N - NEW :, N - NEW :] = True
-    everything = cv.fit(cv.CommunityModel(3), cv.PrivateCounts(values, rho=rho, mask=unseen), **SETTINGS)
+    everything = cv.fit(network.model, cv.PrivateCounts(values, rho=rho, mask=unseen), **SETTINGS)
     theirs = everything.memberships(slice(N - NEW, N))["mean"].to_numpy()
     ours = cv.transform(network, sent, received, seed=1, progress=False)["mean"].to_numpy()
     # The fits may order the communities differently: by the group of the first known actors.
@@ -253,16 +263,20 @@ def test_shares_are_those_of_memberships(network):
     # theta of the known actors in place of new draws: the very numbers of the fit.
     known = known_columns(network)
     theta, pi = (network.tree["posterior"][name].to_numpy() for name in ("theta", "pi"))
-    theta, pi = (values.reshape(-1, *values.shape[2:]) for values in (theta, pi))
+    inferred = network.model.rate is None
+    receiving = network.tree["posterior"]["receiving"].to_numpy() if inferred else np.ones(theta.shape[:3])
+    theta, pi, receiving = (values.reshape(-1, *values.shape[2:]) for values in (theta, pi, receiving))
     # A new actor deals with all known ones, a known one with all but itself.
     itself = theta @ (pi + np.swapaxes(pi, 1, 2))
-    share = theta * (known.weights[:, None, :] - itself)
+    of_received = receiving[:, :, None] * (known.received_weights[:, None, :] - itself)
+    share = theta * (known.weights[:, None, :] + of_received)
     share = np.take_along_axis(share / share.sum(axis=2, keepdims=True), known.order[:, None, :], axis=2)
     assert np.allclose(share.mean(axis=0), network.memberships()["mean"], atol=1e-6)
     state = next(network.states())
     assert np.allclose(known.phi(0, 0), network.model.unfold(state).phi, rtol=1e-6)
-    rates = state.theta @ state.pi @ state.theta.T
-    assert np.allclose(state.theta @ known.received(0, 0), rates.T, rtol=1e-6)
+    rates = network.model.rates(state, slice(0, N - NEW))
+    assert np.allclose(rates, (state.theta @ state.pi @ state.theta.T) * receiving[0], rtol=1e-6)
+    assert np.allclose(receiving[0][:, None] * (state.theta @ known.received(0, 0)), rates.T, rtol=1e-6)
 
 
 TENSOR = np.random.default_rng(2).poisson(
@@ -305,12 +319,10 @@ def test_a_tensor_agrees_with_quadrature():
     phi, values = known.phi(0, 0)[0], np.array([7, 30])
     data = cv.PrivateCounts(values.reshape(1, 2, 1), rho=0.4)
     views = [NewRows(data, lambda chain, draw: known.phi(0, 0))]
-    draws = new_row_draws(known.prior, views, (2, 4000), sweeps=3, burn_in=50, seed=SEED, threads=1)[
-        ..., 0, 0
-    ]
+    draws, _ = new_row_draws(known.prior, views, (2, 4000), sweeps=3, burn_in=50, seed=SEED, threads=1)
     scale = 5 / phi.max()  # the same number, in units that suit the grid
     exact = quadrature_mean(Prior(1.3, 0.5 * scale), [(values, phi * scale, 0.4)]) * scale
-    draws = draws.astype(float)
+    draws = draws[..., 0, 0].astype(float)
     assert abs(draws.mean() - exact) < 5 * array_stats.mcse(draws)
     assert abs(1.1 * draws.mean() - exact) > 5 * array_stats.mcse(draws)
 

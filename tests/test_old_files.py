@@ -43,7 +43,7 @@ def test_a_release():
 
 def test_a_run_of_an_undirected_network():
     run = cv.load_posterior(FOLDER / "network.zarr")
-    assert run.model == cv.CommunityModel(2, directed=False)
+    assert run.model == cv.CommunityModel(2, directed=False, rate=1.0)
     assert settings_of(run) == SETTINGS
     assert run.tree.attrs["model"] == (
         '{"name": "countveil.CommunityModel", "settings": {"n_communities": 2, "directed": false, '
@@ -76,8 +76,8 @@ def test_a_run_of_an_undirected_network():
 def test_a_run_of_several_views():
     run = cv.load_posterior(FOLDER / "shared.zarr")
     assert run.model == cv.SharedFactors(
-        words=cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2),
-        authors=cv.Factorization("dk,ka->da", names=["theta", "psi"], shape={"psi": 0.5}, k=2),
+        words=cv.Factorization("dk,kv->dv", names=["theta", "phi"], rate=1.0, k=2),
+        authors=cv.Factorization("dk,ka->da", names=["theta", "psi"], shape={"psi": 0.5}, rate=1.0, k=2),
     )
     assert settings_of(run) == SETTINGS
     assert settings_of(run["words"]) == {**SETTINGS, "algorithm": "auto"}

@@ -9,10 +9,10 @@ import countveil as cv
 from countveil.counts.plain_counts import read_plain_counts
 from countveil.distributions import release_given_rate
 from countveil.inference.engines.cpu.sampler import ViewSampler
-from countveil.inference.new_rows import NewRows, new_row_draws, sweep_new_rows
+from countveil.inference.new_rows import NewRows, RowPrior, _Rows, new_row_draws, sweep_new_rows
 from countveil.inference.problem import make_problem
 from countveil.models import TopicModel
-from countveil.models.einsum.update import Prior
+from countveil.models.einsum.prior import PriorRates
 from countveil.runtime.workers import Workers
 from countveil.transforming import transform
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
@@ -40,14 +40,16 @@ def sampler(theta, data, key, method="exact"):
     algorithm = ViewSampler(problem.views[""], "auto", IN_PLACE)._matrix
     phi = np.ascontiguousarray(PHI.T)
     ready = algorithm.prepare(phi, IN_PLACE)
-    prior = Prior(MODEL.shape, MODEL.rate)
-    return sweep_new_rows(prior, [algorithm], theta, [phi], [ready], [key], IN_PLACE)
+    prior, rows = PriorRates(MODEL.shape, np.full(1, MODEL.rate), np.ones(TOPICS)), _Rows(theta, 1)
+    sweep_new_rows(prior, [algorithm], rows, [phi], [ready], [None], [key], IN_PLACE)
+    return rows.theta
 
 
 def membership_draws(model, data, topics, **settings):
     """theta for topics (chain, draw, topics, columns)."""
     view = NewRows(data, lambda chain, draw: topics[chain, draw])
-    return new_row_draws(Prior(model.shape, model.rate), [view], topics.shape[:2], **settings)
+    prior = RowPrior(model.shape, lambda chain, draw: np.full(model.n_topics, model.shape / model.rate))
+    return new_row_draws(prior, [view], topics.shape[:2], **settings)[0]
 
 
 def taking_noise_for_counts(theta, data, key):

@@ -30,7 +30,7 @@ def test_from_a_release_to_tables(release, tmp_path, capsys):
     run = tmp_path / "run.zarr"
     assert main(["fit", "topics", str(release), "-o", str(run), *QUICK]) == 0
     out, err = capsys.readouterr()
-    assert "TopicModel(n_topics=2, shape=0.1, rate=1.0), 12 x 4, 2 chains x 15 draws" in out
+    assert "TopicModel(n_topics=2, shape=0.1, rate=None), 12 x 4, 2 chains x 15 draws" in out
     assert str(cv.load_release(release).guarantee) in out
     assert "log_likelihood" in out
     assert "Worst R-hat" in out

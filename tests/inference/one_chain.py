@@ -16,7 +16,7 @@ from countveil.models import TopicModel
 from countveil.runtime.workers import Workers
 
 IN_PLACE = Workers(1)
-TopicState = TopicModel(1).state_type
+TopicState = TopicModel(1, rate=1.0).state_type
 
 
 def observed(values, rho=None, cell_rho=None, missing=None, dtype=np.int64):

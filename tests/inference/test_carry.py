@@ -97,6 +97,7 @@ STARTED = cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2, start={"the
 #: Models by the counts that they are fitted to.
 MODELS: dict[str, tuple[Any, str]] = {
     "topics": (TOPICS, "matrix"),
+    "topics, fixed prior": (cv.TopicModel(3, rate=1.0), "matrix"),
     "matrix": (MATRIX_FORM, "matrix"),
     "matrix, other order of indices": (cv.Factorization("vk,kd->dv", k=3), "matrix"),
     "matrix with a core": (cv.Factorization("ia,jb,ab->ij", a=2, b=3), "matrix"),
@@ -104,6 +105,7 @@ MODELS: dict[str, tuple[Any, str]] = {
     "a given start": (STARTED, "matrix"),
     "not unfolding": (NOT_UNFOLDING, "matrix"),
     "directed": (cv.CommunityModel(2), "network"),
+    "directed, fixed prior": (cv.CommunityModel(2, rate=1.0), "network"),
     "undirected": (cv.CommunityModel(2, directed=False), "network"),
     "self-loops": (cv.CommunityModel(2, self_loops=True), "network"),
     "undirected with self-loops": (cv.CommunityModel(2, directed=False, self_loops=True), "network"),
@@ -190,7 +192,7 @@ CASES = dict(cases())
 QUICK = (
     "topics, exact", "topics, bessel", "directed, exact", "CP, release, fibers", "CP, missing, integrated",
     "own, bessel", "not unfolding, tied, exact", "directed, unknown noise", "topics, combined, tokens",
-    "topics, mixed rows, tokens", "CP, noise by row, integrated", "shared, bessel",
+    "topics, mixed rows, tokens", "CP, noise by row, integrated", "shared, bessel", "topics, fixed prior, exact", "directed, fixed prior, exact",
 )  # fmt: skip
 
 

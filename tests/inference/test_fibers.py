@@ -29,7 +29,7 @@ def state_of(n_components, shape=SHAPE, scale=1.0):
     found[0] *= scale * 1.5 / n_components
     if n_components > 1:
         found[0][1, 0] = found[-1][2, n_components - 1] = 0.0
-    return TensorModel(n_components, n_axes=len(shape)).state_type(*found)
+    return TensorModel(n_components, n_axes=len(shape), rate=1.0).state_type(*found)
 
 
 def seen(values, rho=None, **options):
@@ -65,7 +65,7 @@ CROWDED = {"by tokens": math.inf, "sometimes visited": 3.0, "visited": -1.0}
 
 
 def model_of(state, shape):
-    return TensorModel(state[0].shape[1], n_axes=len(shape))
+    return TensorModel(state[0].shape[1], n_axes=len(shape), rate=1.0)
 
 
 def by_fibers(state, data, shape, crowded, listed=False):
@@ -216,9 +216,13 @@ def test_factors_in_any_order_get_their_own_tokens():
     )
     key = SweepKey(np.uint64(1), 0, 1)
     data = seen(values, 1.0)
-    plain = Fibers(TensorModel(2), data, values.shape)
-    turned = Factorization("tk,ki,jk->ijt", k=2)
-    wanted = plain.statistics(TensorModel(2).state_type(first, second, third), key, IN_PLACE).tokens
+    plain = TensorModel(2, rate=1.0)
+    turned = Factorization("tk,ki,jk->ijt", k=2, rate=1.0)
+    wanted = (
+        Fibers(plain, data, values.shape)
+        .statistics(plain.state_type(first, second, third), key, IN_PLACE)
+        .tokens
+    )
     found = Fibers(turned, data, values.shape).statistics(
         turned.state_type(third, first.T, second), key, IN_PLACE
     )

@@ -12,7 +12,7 @@ from inference import test_factorization_joint as fixed
 from joint_test import joint_pvalues
 
 #: As wide as the default no product of factors stays within what can be counted: narrower laws, same steps.
-NARROW = prior.Hyper(level=6.0, log_shape=1.0, log_shape_sd=0.4)
+NARROW = prior.Hyper(level=6.0, log_shape=1.0, log_shape_sd=0.4, mean_shape=3.0)
 
 
 @pytest.fixture(autouse=True)
@@ -37,23 +37,24 @@ def draw_state(model, shape, rng):
             if one.level:
                 level = rng.gamma(NARROW.level) / rng.gamma(NARROW.level)
                 found[f"{name}_level"] = np.asarray(level)
-            if one.scales or one.is_scale:
-                s = draw_law(rng)
-                found[f"{name}_scale_shape"] = np.asarray(s)
             if one.is_scale:
+                s = draw_law(rng)
+                found[f"{name}_shape"] = np.asarray(s)
                 drawn = rng.gamma(s, level / s, size)
             else:
                 mean = np.ones(size)
                 if one.scales:
-                    scale = 1 / rng.gamma(s, 1 / (s * level), size[0])
+                    s, t = draw_law(rng), draw_law(rng)
+                    scale = level * rng.gamma(t, 1 / t, size[0]) / rng.gamma(s, 1 / s, size[0])
                     found[f"{name}_scale"] = scale
+                    found[f"{name}_scale_upper"], found[f"{name}_scale_lower"] = np.asarray(s), np.asarray(t)
                     mean = mean * scale.reshape(-1, *[1] * (len(size) - 1))
                 else:
                     mean = mean * level
                 if one.means:
-                    e = draw_law(rng)
+                    e = NARROW.mean_shape
                     means = 1 / rng.gamma(e, 1 / e, size[1:])
-                    found[f"{name}_mean_shape"], found[f"{name}_mean"] = np.asarray(e), means
+                    found[f"{name}_mean"] = means
                     mean = mean * means
                 drawn = rng.gamma(one.shape, mean / one.shape)
             if model._prior(name).symmetric:
@@ -157,13 +158,19 @@ def test_joint_law_with_many_replicates(name, pvalues):
 def without_the_level(monkeypatch):
     """Scales drawn as if their law had mean 1."""
     right = prior.new_scales
-    monkeypatch.setattr(prior, "new_scales", lambda k, f, a, s, m, *rest: right(k, f, a, s, 1.0, *rest))
+    monkeypatch.setattr(
+        prior, "new_scales", lambda k, f, a, law, *rest: right(k, f, a, law._replace(level=1.0), *rest)
+    )
 
 
 def scales_with_one_entry_less(monkeypatch):
     """Scales drawn as if rows had one component less."""
     right = prior.new_scales
-    monkeypatch.setattr(prior, "new_scales", lambda k, f, a, s, *rest: right(k, f, a, s - a, *rest))
+    monkeypatch.setattr(
+        prior,
+        "new_scales",
+        lambda k, f, a, law, c, factor, *rest: right(k, f, a, law, c, factor[:, :1], *rest),
+    )
 
 
 def a_law_of_thrice_the_rows(monkeypatch):

@@ -9,8 +9,8 @@ import pytest
 from countveil.distributions import release_given_rate
 from countveil.inference.observed import MISSING as MISSING_VALUE
 from countveil.models import TopicModel
+from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.scales import moves_of, trade_scales
-from countveil.models.einsum.update import Prior
 from goodness_of_fit import FALSE_ALARM, SEED
 from inference.one_chain import IN_PLACE, OneChain, TopicState, observed
 from inference.one_chain import tokens as token_algorithm
@@ -241,7 +241,9 @@ def integrated_everywhere(data):
 def with_a_wrong_scale_move(state, data, key):
     state = exact(state, data, key)
     held, wrong = MODEL._hold(state), Prior(1.5 * MODEL.shape, MODEL.rate)
-    trade_scales(moves_of(MODEL._spec.by_axis, ()), held, lambda name: wrong, key._replace(chain=1), IN_PLACE)
+    trade_scales(
+        moves_of(MODEL._spec.by_axis, ()), held, lambda name: wrong, {}, key._replace(chain=1), IN_PLACE
+    )
     return MODEL._state(held)
 
 

@@ -11,12 +11,11 @@ from countveil.counts import CombinedReleases
 from countveil.evaluation import held_out_log_score, log_likelihood
 from countveil.inference.engines.cpu.cells import Cells, draw_counts
 from countveil.inference.engines.cpu.tokens import Tokens
-from countveil.inference.new_rows import NewRows, new_row_draws
+from countveil.inference.new_rows import NewRows, RowPrior, new_row_draws
 from countveil.inference.observed import observe
 from countveil.inference.problem import make_problem
 from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel, TopicModel
-from countveil.models.einsum.update import Prior
 from exact_laws import cdf_of_log_weights
 from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects
 from inference.one_chain import IN_PLACE, OneChain, TopicState
@@ -254,9 +253,8 @@ def test_agreement_with_quadrature():
     settings = {"sweeps": 2, "burn_in": 50, "seed": SEED, "threads": 1}
 
     def draws_given(data):
-        drawn = new_row_draws(
-            Prior(1.3, 0.5), [NewRows(data, lambda chain, draw: phi)], (2, 6000), **settings
-        )
+        prior = RowPrior(1.3, lambda chain, draw: np.array([1.3 / 0.5]))
+        drawn, _ = new_row_draws(prior, [NewRows(data, lambda chain, draw: phi)], (2, 6000), **settings)
         return drawn[..., 0, 0].astype(float)
 
     both = cv.combine_releases(*(cv.PrivateCounts(values[r : r + 1], rho=rho[r]) for r in (0, 1)))
@@ -269,7 +267,7 @@ def test_agreement_with_quadrature():
 
 def draw_sums(data, state, n, first):
     """(n, sums) of all sweeps: row by topic, then column by topic."""
-    chain = OneChain(TopicModel(2), observe(data), algorithm="tokens")
+    chain = OneChain(TopicModel(2, rate=1.0), observe(data), algorithm="tokens")
     found = (chain.matrix_tokens(state, SweepKey(np.uint64(SEED + 5), 0, first + i)) for i in range(n))
     return np.array([np.concatenate([s.rows.ravel(), s.columns.ravel()]) for s in found])
 

@@ -49,6 +49,11 @@ def view(spec="dk,ka->da", names=("theta", "psi"), **options):
         (
             {"words": WORDS, "authors": view(rate=2)},
             ValueError,
+            "authors: expected the shared factor 'theta' with the prior's rate None as in words, got 2.0",
+        ),
+        (
+            {"words": view("dk,kv->dv", ("theta", "phi"), rate=1), "authors": view(rate=2)},
+            ValueError,
             "authors: expected the shared factor 'theta' with the prior's rate 1.0 as in words, got 2.0",
         ),
         (

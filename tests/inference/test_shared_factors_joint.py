@@ -274,7 +274,7 @@ def with_a_wrong_prior(state, data, key):
     return sweep(data.chain(WRONG_PRIOR), state, key)
 
 
-def trade_freely(moves, held, prior_of, key, workers):
+def trade_freely(moves, held, prior_of, inferred, key, workers):
     """Trades scale as if the priors had no say: no rate changes, but the law of the factors does."""
     scale = np.exp(0.5 * np.random.default_rng(int(key.sweep)).normal())
     held["theta"] *= scale

@@ -21,7 +21,7 @@ from countveil.models import (
     UnknownNoise,
 )
 from countveil.models.count_model import mean_rate
-from countveil.models.einsum import exposure, model, scales
+from countveil.models.einsum import exposure, model, prior, scales
 from countveil.models.einsum.exposure import Exposure, exposure_of, ordered_sum
 from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED
@@ -58,7 +58,9 @@ TUCKER, ACTORS = "ia,jb,tc,abc->ijt", {"names": ["actor", "actor", "time"]}
 #: Every kind of model, and the shape of its data.
 MODELS = {
     "topics": (TopicModel(3), MATRIX),
+    "topics, fixed prior": (TopicModel(3, rate=1.0), MATRIX),
     "a directed network": (CommunityModel(2), NETWORK),
+    "a directed network, fixed prior": (CommunityModel(2, rate=1.0), NETWORK),
     "an undirected network": (CommunityModel(2, directed=False), NETWORK),
     "CP": (TensorModel(2), TENSOR),
     "CP in another order": (Factorization("tk,ki,kj->ijt", k=2), TENSOR),
@@ -299,6 +301,8 @@ def plain_sums_of_columns(self, row_factor, n_columns, workers):
 POWER = {
     "exposure of all columns": ("topics", "released", exposure, "exact_sums", plain_sums),
     "scales": ("topics", "missing", scales, "exact_sums", plain_sums),
+    "scales, fixed prior": ("topics, fixed prior", "missing", scales, "exact_sums", plain_sums),
+    "means": ("topics", "missing", prior, "exact_sums", plain_sums),
     "start": ("fixed columns", "missing", model, "exact_sums", plain_sums),
     "exposure of each column": ("topics", "missing", Exposure, "of_columns", plain_sums_of_columns),
     "exposure of observed cells": ("topics", "mostly missing", Exposure, "of_columns", plain_sums_of_columns),
@@ -429,9 +433,21 @@ def test_the_scale_of_the_start_does_not_depend_on_the_order_of_rows(data, monke
     }
     assert len(wanted) == 1
     one = TopicModel(5)
-    held = one._hold(one.state_type(FACTOR[:200], np.ones((5, 1))))
-    totals = [one._total({**held, "theta": FACTOR[:200][order]}, IN_PLACE) for order in orders]
-    assert len(set(totals)) == 1
+    held = [{"theta": FACTOR[:200][order], "phi": np.ones((1, 5))} for order in orders]  # by axis
+
+    def totals():
+        return {one._total(factors, IN_PLACE) for factors in held}
+
+    def starts():
+        return [prior.start_means(one._inferred, factors, IN_PLACE) for factors in held]
+
+    assert len(totals()) == 1
+    wanted, *others = starts()
+    for order, other in zip(orders[1:], others, strict=True):
+        assert wanted.keys() == other.keys() > {"theta_scale", "theta_mean", "phi_level"}
+        scales_of_rows = wanted["theta_scale"][order]
+        assert same([{**wanted, "theta_scale": scales_of_rows}], [other])
     monkeypatch.setattr(model, "exact_sums", plain_sums)
-    totals = [one._total({**held, "theta": FACTOR[:200][order]}, IN_PLACE) for order in orders]
-    assert len(set(totals)) > 1, "plain sums do"
+    assert len(totals()) > 1, "plain sums do"
+    monkeypatch.setattr(prior, "exact_sums", plain_sums)
+    assert len({float(found["theta_mean"][0]) for found in starts()}) > 1, "plain sums do"

@@ -20,7 +20,7 @@ from goodness_of_fit import FALSE_ALARM, SEED
 from inference.one_chain import IN_PLACE, OneChain, Splits, TopicState, observed, tokens
 from inference.two_samples import two_sample_pvalue as pvalue_of_pairs
 
-MODEL = TopicModel(2)
+MODEL = TopicModel(2, rate=1.0)
 
 
 def sums_of(algorithm, state, key, workers=IN_PLACE):
@@ -185,7 +185,7 @@ def test_integrated_sums_do_not_depend_on_how_rows_are_split(visited):
     data = observed(values, 1.0, missing=rng.random((100, 30)) < 0.1)
     state = TopicState(rng.gamma(0.5, size=(100, 4)), rng.gamma(0.5, size=(30, 4)).T)
     algorithm = tokens(data, 4, visited, tokens_per_visit=0.2, integrate=True)
-    chain, key = OneChain(TopicModel(4), data, matrix=algorithm), SweepKey(np.uint64(3), 1, 9)
+    chain, key = OneChain(TopicModel(4, rate=1.0), data, matrix=algorithm), SweepKey(np.uint64(3), 1, 9)
     whole = chain.sweep(state, key)
     for workers in (Splits(1), Splits(7), Splits(33), Workers(2), Workers(5)):
         with workers:

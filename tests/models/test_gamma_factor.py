@@ -8,7 +8,8 @@ from scipy import stats
 from countveil.kernels import steps
 from countveil.kernels.gamma import gamma_at, small_gamma_at
 from countveil.kernels.philox import SweepKey, next_word, open_stream
-from countveil.models.einsum.update import Prior, _draw_rows, draw_factor
+from countveil.models.einsum.prior import PriorRates
+from countveil.models.einsum.update import _draw_rows, draw_factor
 from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 
@@ -16,11 +17,15 @@ RATE = 2.0
 STEP = steps.FACTOR
 
 
+def prior(shape, n_components):
+    return PriorRates(shape, np.full(1, RATE), np.ones(n_components))
+
+
 def drawn(n_rows, shape, tokens, exposure, first=0, start=0, sweep=0):
     out = np.full((n_rows, len(tokens)), np.nan)
     tokens = np.tile(tokens, (n_rows, 1))
     key = SweepKey(np.uint64(SEED), 1, sweep)
-    _draw_rows(key, first, start, n_rows, shape, RATE, tokens, exposure, out)
+    _draw_rows(key, first, start, n_rows, prior(shape, tokens.shape[1]), tokens, exposure, out)
     return out
 
 
@@ -69,10 +74,10 @@ def test_rows_do_not_depend_on_where_a_block_starts():
 
 def test_a_factor_of_any_shape_is_drawn_by_its_rows():
     rng = np.random.default_rng(SEED)
-    key, prior, tokens = SweepKey(np.uint64(SEED), 1, 0), Prior(0.1, RATE), rng.poisson(0.5, (70, 3, 4))
+    key, tokens = SweepKey(np.uint64(SEED), 1, 0), rng.poisson(0.5, (70, 3, 4))
     whole = rng.random((70, 3, 4))
     for exposure in (whole, whole[:1], whole[:, :1], whole[:, :, :1], whole[:1, :1, :1]):
-        drawn = draw_factor(key, 1000, prior, tokens, exposure, Workers(1))
+        drawn = draw_factor(key, 1000, prior(0.1, 12), tokens, exposure, Workers(1))
         spread = np.broadcast_to(exposure, tokens.shape).reshape(70, -1)
         for i in (0, 33, 69):
             alone = one_by_one(np.uint64(SEED), 1000 + i, 0.1, tokens[i].reshape(-1), spread[i])

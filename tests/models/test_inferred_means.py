@@ -9,6 +9,7 @@ from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel, TopicModel
 from countveil.models.einsum.prior import (
     Inferred,
+    Law,
     _draw_inverse_means,
     inferred_means,
     new_scales,
@@ -70,9 +71,9 @@ def test_views_add_up():
 
 def test_states_have_what_is_inferred():
     model = TopicModel(2)
-    fields = "theta phi theta_scale theta_scale_shape theta_mean theta_mean_shape phi_scale phi_scale_shape phi_level"
-    assert model.state_type._fields == tuple(fields.split())
-    assert list(model.dims) == fields.split()
+    scales = ["theta_scale", "theta_scale_upper", "theta_scale_lower", "theta_mean"]
+    scales += ["phi_scale", "phi_scale_upper", "phi_scale_lower", "phi_level"]
+    assert list(model.state_type._fields) == list(model.dims) == ["theta", "phi", *scales]
     assert model.dims["theta_scale"] == ("row",)
     assert model.dims["theta_mean"] == ("topic",)
     assert TopicModel(2, rate=1.0).state_type._fields == ("theta", "phi")
@@ -92,7 +93,7 @@ def test_the_start_has_the_scale_of_the_data(model):
     assert set(start_means(model._inferred, held, ONE)) == set(state._fields[len(model._spec.factors) :])
 
 
-SCALES = {"shape": 0.6, "law_shape": 1.7, "level": 2.5}
+LAW, SHAPE = Law(upper=1.7, lower=0.8, level=2.5), 0.6
 FACTOR = np.array([[0.5, 0.1, 2.0]])
 MEANS = np.array([2.0, 0.5, 1.0])
 
@@ -100,17 +101,22 @@ MEANS = np.array([2.0, 0.5, 1.0])
 def test_scales_given_the_factor():
     many = np.repeat(FACTOR, 50_000, axis=0)
     key = SweepKey(np.uint64(SEED + 3), 0, 1)
-    drawn = new_scales(key, 0, *SCALES.values(), SCALES["shape"] / MEANS, many, ONE)
-    shape, law, level = SCALES.values()
-    law_of_inverse = stats.gamma(law + 3 * shape, scale=1 / (law * level + shape * np.sum(FACTOR / MEANS)))
-    assert fits(continuous_pvalue(1 / drawn, law_of_inverse.cdf))
-    assert rejects(continuous_pvalue(1.1 / drawn, law_of_inverse.cdf))
+    old = np.full(len(many), 1.3)
+    drawn, lower = new_scales(key, 0, SHAPE, LAW, SHAPE / MEANS, many, old, ONE)
+    s, t, m = LAW
+    law_of_lower = stats.gamma(t + s, scale=1 / (t + s * m / 1.3))
+    assert fits(continuous_pvalue(lower, law_of_lower.cdf))
+    assert rejects(continuous_pvalue(1.1 * lower, law_of_lower.cdf))
+    # Times its own rate every inverse is a standard gamma.
+    standard = (s * m * lower + SHAPE * np.sum(FACTOR / MEANS)) / drawn
+    assert fits(continuous_pvalue(standard, stats.gamma(s + 3 * SHAPE).cdf))
+    assert rejects(continuous_pvalue(1.1 * standard, stats.gamma(s + 3 * SHAPE).cdf))
 
 
 def test_means_given_the_factor():
     out = np.empty(50_000)
-    _draw_inverse_means(SweepKey(np.uint64(SEED + 4), 0, 1), 0, 1.4, 3.0, np.full(len(out), 5.0), out)
-    law = stats.gamma(1.4 + 3.0, scale=1 / (1.4 + 5.0))
+    _draw_inverse_means(SweepKey(np.uint64(SEED + 4), 0, 1), 0, 4.4, 1.4, np.full(len(out), 5.0), out)
+    law = stats.gamma(4.4, scale=1 / (1.4 + 5.0))
     assert fits(continuous_pvalue(out, law.cdf))
     assert rejects(continuous_pvalue(1.1 * out, law.cdf))
 
@@ -135,7 +141,9 @@ QUICKLY = {"sweeps": 4, "thin": 1, "burn_in": 2, "chains": 1, "progress": False,
 
 
 def test_a_prior_that_fights_the_release_is_named():
-    with pytest.warns(UserWarning, match=r"expect about 1\.8e\+06 counts in all, the release tells of 2e\+04"):
+    with pytest.warns(
+        UserWarning, match=r"expect about 1\.8e\+06 counts in all, the release tells of 1\.98e\+04"
+    ):
         cv.fit(TopicModel(20, shape=1.0, rate=1.0), large_release(), **QUICKLY)
     with pytest.warns(UserWarning, match="prior: "):
         cv.fit(TopicModel(20, shape=1.0, rate=100.0), large_release(), **QUICKLY)

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from countveil.kernels.philox import SweepKey
+from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.scales import ScaleMove, trade_in_blocks, trade_scales
-from countveil.models.einsum.update import Prior
 from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, fits, rejects
 
@@ -24,7 +24,8 @@ def blocks_after(symmetric, moved_with=SHAPE, replicates=8000):
                 pi = np.triu(pi) + np.triu(pi, 1).T
             before = theta @ pi @ theta.T
             if which:
-                trade_in_blocks(SweepKey(np.uint64(SEED), 0, i), moved_with, RATE, symmetric, theta, pi)
+                key = SweepKey(np.uint64(SEED), 0, i)
+                trade_in_blocks(key, moved_with, RATE, RATE, symmetric, theta, pi, np.zeros(0), 0.0)
                 np.testing.assert_allclose(theta @ pi @ theta.T, before, rtol=1e-9)
             found[which, i] = (
                 theta[0, 0],
@@ -58,7 +59,7 @@ def pair_after(priors, moved_with, replicates=8000):
             if which:
                 before = np.einsum("ik,kjt->ijt", one, two)
                 held, prior_of = {"one": one, "two": two}, dict(zip(("one", "two"), moved_with, strict=True))
-                trade_scales(MOVES, held, prior_of.get, SweepKey(np.uint64(SEED), 0, i), Workers(1))
+                trade_scales(MOVES, held, prior_of.get, {}, SweepKey(np.uint64(SEED), 0, i), Workers(1))
                 np.testing.assert_allclose(np.einsum("ik,kjt->ijt", one, two), before, rtol=1e-9)
             found[which, i] = one[0, 0], one.sum(), two.sum()
     return min(stats.ks_2samp(*found[:, :, f]).pvalue for f in range(3))

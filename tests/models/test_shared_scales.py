@@ -10,11 +10,13 @@ from countveil.models.einsum.scales import ScaleMove, trade_scales
 from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, fits, rejects
 
-WORDS = Factorization("dk,kv->dv", names=["theta", "phi"], k=2, shape={"theta": 2.0, "phi": 1.1})
-AUTHORS = Factorization("ic,ca->ia", names=["theta", "psi"], c=2, shape={"theta": 2.0, "psi": 0.7})
-EVENTS = Factorization("dk,jk,tk->djt", names=["theta", "what", "when"], k=2, shape={"theta": 2.0})
-TUCKER = Factorization("ia,jb,ab->ij", names=["theta", "to", "core"], a=2, b=3, shape={"theta": 2.0})
-KNOWN = Factorization("dk,kv->dv", names=["theta", "phi"], k=2, fixed={"theta": np.ones((5, 2))})
+WORDS = Factorization("dk,kv->dv", names=["theta", "phi"], k=2, shape={"theta": 2.0, "phi": 1.1}, rate=1.0)
+AUTHORS = Factorization("ic,ca->ia", names=["theta", "psi"], c=2, shape={"theta": 2.0, "psi": 0.7}, rate=1.0)
+EVENTS = Factorization("dk,jk,tk->djt", names=["theta", "what", "when"], k=2, shape={"theta": 2.0}, rate=1.0)
+TUCKER = Factorization(
+    "ia,jb,ab->ij", names=["theta", "to", "core"], a=2, b=3, shape={"theta": 2.0}, rate=1.0
+)
+KNOWN = Factorization("dk,kv->dv", names=["theta", "phi"], k=2, fixed={"theta": np.ones((5, 2))}, rate=1.0)
 SIZES = {"words": (5, 4), "authors": (5, 3), "events": (5, 3, 2), "ties": (5, 4), "mails": (5, 5)}
 
 MODELS = {
@@ -22,11 +24,14 @@ MODELS = {
     "words, events": (SharedFactors(words=WORDS, events=EVENTS), 2),
     "four views": (SharedFactors(words=WORDS, authors=AUTHORS, events=EVENTS, ties=TUCKER), 3),
     "a tied factor stays": (
-        SharedFactors(mails=CommunityModel(2), words=Factorization("ik,kv->iv", names=["theta", "phi"], k=2)),
+        SharedFactors(
+            mails=CommunityModel(2, rate=1.0),
+            words=Factorization("ik,kv->iv", names=["theta", "phi"], k=2, rate=1.0),
+        ),
         0,
     ),
     "a fixed factor stays": (SharedFactors(words=KNOWN), 0),
-    "one tensor": (SharedFactors(events=TensorModel(rank=2)), 2),
+    "one tensor": (SharedFactors(events=TensorModel(rank=2, rate=1.0)), 2),
 }
 
 
@@ -49,7 +54,8 @@ def rates(model, held):
 
 def trade(model, held, sweep=1):
     """What a sweep does after the factors have been drawn; they lie by axis."""
-    trade_scales(model._scale_moves, held, model._prior, SweepKey(np.uint64(SEED), 0, sweep), Workers(1))
+    key = SweepKey(np.uint64(SEED), 0, sweep)
+    trade_scales(model._scale_moves, held, model._prior, model._inferred, key, Workers(1))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -94,6 +100,8 @@ def test_the_prior_stays():
     assert fits(law_after(model, model))
     other = SharedFactors(
         words=WORDS,
-        authors=Factorization("ic,ca->ia", names=["theta", "psi"], c=2, shape={"theta": 2.0, "psi": 1.4}),
+        authors=Factorization(
+            "ic,ca->ia", names=["theta", "psi"], c=2, shape={"theta": 2.0, "psi": 1.4}, rate=1.0
+        ),
     )
     assert rejects(law_after(model, other)), "a wrong power must be caught"

@@ -30,7 +30,7 @@ from countveil.models.einsum.contraction import contract
         ("dk,kv->dv", {"k": 2, "names": ["same", "same"]}, "spec: expected a tied factor at two terms"),
         ("ik,ik->i", {"k": 2, "names": ["same", "same"]}, "spec: expected a tied factor at two terms"),
         ("ic,cd,de,je->ij", {"c": 2, "d": 2, "e": 2, "names": ["one", "pi", "pi", "two"]}, "spec: expected a tied"),
-        ("ic,jc,ij->ij", {"c": 2, "names": ["one", "one", "two"]}, "in no other, got 'ij'"),
+        ("ic,jc,ij->ij", {"c": 2, "names": ["one", "one", "two"]}, "in no other, or by themselves, got 'ij'"),
         ("ic,cd,jd->ij", {"c": 2, "d": 3, "names": ["one", "pi", "one"]}, "names: expected one shape for the tied"),
         ("dk,kv->dv", {"k": 2, "shape": {"phi": 1.0}}, "shape: expected names of factors .*, got 'phi'"),
         ("dk,kv->dv", {"k": 2, "shape": -1}, "shape: expected a finite number"),

@@ -71,7 +71,10 @@ def own(levels, release):
 
 @pytest.fixture(scope="session")
 def with_draws():
-    """with_draws(posterior, theta=..., phi=...): the same posterior with other draws, (chain, draw, ...)."""
+    """with_draws(posterior, theta=..., phi=...): the same posterior with other draws, (chain, draw, ...).
+
+    Fields that are not given stay, or are 1 where their old draws would not fit.
+    """
 
     def change(posterior, **fields):
         other = copy.copy(posterior)
@@ -85,6 +88,10 @@ def with_draws():
         same = {"topic": -1, **dict(zip(other._axes, other._shape, strict=True))}
         kept = {name: c for name, c in old.coords.items() if same.get(name) == c.size}
         other.tree = posterior.tree.copy()
+        lengths = {d: n for name, a in fields.items() for d, n in zip(old[name].dims, a.shape, strict=True)}
+        for name, values in old.data_vars.items():
+            shape = tuple(lengths[d] for d in values.dims)
+            fields.setdefault(name, values.to_numpy() if values.shape == shape else np.ones(shape))
         arrays = {name: (old[name].dims, values.astype(np.float32)) for name, values in fields.items()}
         other.tree["posterior"] = xr.DataTree(xr.Dataset(arrays, {**sampling, **kept}, old.attrs))
         return other

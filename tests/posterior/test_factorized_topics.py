@@ -70,12 +70,12 @@ def test_draws_in_any_order_are_matched_once(shared):
     model = SharedFactors(words=by_words(), authors=by_authors())
     data = {"words": WORDS, "authors": AUTHORS}
     other = cv.fit(model, data, sweeps=600, **QUIET)
-    states = {name: shared.tree["posterior"][name].to_numpy().copy() for name in ("theta", "phi", "psi")}
+    states = {name: draws.to_numpy().copy() for name, draws in shared.tree["posterior"].data_vars.items()}
     rng = np.random.default_rng(0)
     for place in np.ndindex(*states["theta"].shape[:2]):
         order = rng.permutation(3)
         states["theta"][place] = states["theta"][place][:, order]
-        for name in ("phi", "psi"):
+        for name in ("phi", "psi", "theta_mean"):
             states[name][place] = states[name][place][order]
     for view in other:
         posterior = other[view]

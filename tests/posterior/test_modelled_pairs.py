@@ -58,7 +58,11 @@ def test_plain_counts_are_what_they_are(plain, kind):
 def test_rates_in_all_forms(noisy, kind):
     rates = noisy.rates().to_numpy()
     states = list(noisy.states())
-    expected = np.mean([s.theta @ s.pi @ s.theta.T for s in states], axis=0)
+    # Row vectors: what the actor of a column receives beside.
+    receiving = [s.receiving if kind[0] else 1.0 for s in states]
+    expected = np.mean(
+        [(s.theta @ s.pi @ s.theta.T) * r for s, r in zip(states, receiving, strict=True)], axis=0
+    )
     if not kind[1]:
         np.fill_diagonal(expected, 0.0)
     np.testing.assert_allclose(rates, expected, rtol=1e-12)

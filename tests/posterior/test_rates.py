@@ -123,7 +123,10 @@ def test_states_are_those_of_the_model(posterior):
     group = posterior.tree["posterior"]
     assert len(states) == posterior.n_draws == 60
     assert type(states[0]) is posterior.model.state_type
-    assert states[0]._fields == ("theta", "phi")
+    assert states[0]._fields == (
+        "theta", "phi", "theta_scale", "theta_scale_upper", "theta_scale_lower", "theta_mean", "phi_scale",
+        "phi_scale_upper", "phi_scale_lower", "phi_level",
+    )  # fmt: skip
     assert states[0].theta.dtype == np.float64
     np.testing.assert_array_equal(states[31].phi, group["phi"][1, 1])
 

@@ -139,7 +139,7 @@ def test_what_others_add_stays(posterior, tmp_path, with_draws):
 def test_an_interrupted_run_is_saved_too(posterior, tmp_path, with_draws):
     """Its draws are a view of a larger array."""
     group = posterior.tree["posterior"]
-    short = with_draws(posterior, theta=group["theta"].to_numpy()[:, :7], phi=group["phi"].to_numpy()[:, :7])
+    short = with_draws(posterior, **{n: values.to_numpy()[:, :7] for n, values in group.data_vars.items()})
     short.tree["sample_stats"] = xr.DataTree(posterior.tree["sample_stats"].to_dataset().isel(draw=slice(7)))
     assert_same(short, trip(short, tmp_path))
 

@@ -67,7 +67,7 @@ def test_one_chain_and_few_draws(plain):
     assert few.summary()["mean"].notna().all()
     one = cv.fit(cv.TopicModel(1), [[3, 1]], sweeps=1, burn_in=0, thin=1, chains=1, seed=1, progress=False)
     assert one.summary()["sd"].isna().all()
-    assert repr(one) == "Posterior(TopicModel(n_topics=1, shape=0.1, rate=1.0), 1 x 2, 1 chain x 1 draw)"
+    assert repr(one) == "Posterior(TopicModel(n_topics=1, shape=0.1, rate=None), 1 x 2, 1 chain x 1 draw)"
 
 
 def test_what_is_not_finite_gives_no_diagnostics(posterior, with_draws):

@@ -31,7 +31,7 @@ from countveil.inference.settings import derived_seed
 from countveil.kernels.gamma import SMALLEST
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import mean_rate
-from countveil.models.einsum.prior import ROWS_PER_FACTOR, PriorRates, new_scales
+from countveil.models.einsum.prior import ROWS_PER_FACTOR, Law, PriorRates, new_scales
 from countveil.models.einsum.update import draw_factor
 from countveil.runtime.workers import Workers
 
@@ -46,12 +46,11 @@ class NewRows(NamedTuple):
 
 
 class RowPrior(NamedTuple):
-    """The prior of new rows: Gamma(shape, shape / (u_d b_l)) with 1 / u_d ~ Gamma(s, s m); or u_d = 1, fixed."""
+    """The prior of new rows: Gamma(shape, shape / (u_d b_l)), u_d by the law that was found; or u_d = 1, fixed."""
 
     shape: float
     means: Callable[[int, int], np.ndarray]  # (chain, draw) -> b
-    #: (chain, draw) -> s, m; None where rows have no scales.
-    law: Callable[[int, int], tuple[float, float]] | None = None
+    law: Callable[[int, int], Law] | None = None  # (chain, draw) ->; None where rows have no scales
 
 
 def new_row_draws(
@@ -96,8 +95,8 @@ def new_row_draws(
                     sweep_new_rows(rates, algorithms, state, phis, prepared, shapes, keys, workers)
                     if law is not None:
                         by_mean = prior.shape / means
-                        state.scales = new_scales(
-                            keys[0], 0, prior.shape, *law, by_mean, state.theta, workers
+                        state.scales, _ = new_scales(
+                            keys[0], 0, prior.shape, law, by_mean, state.theta, state.scales, workers
                         )
                 with np.errstate(under="ignore"):
                     kept[chain, draw], further[chain, draw] = state.theta, state.further[-1]

@@ -10,6 +10,7 @@ import numpy as np
 
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import positive_number, rate_or_none, whole_number
+from countveil.models.einsum import prior as prior_module
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.einsum.prior import Prior, prior_rates
 from countveil.models.einsum.scales import trade_in_blocks
@@ -95,7 +96,7 @@ class CommunityModel(EinsumModel):
             for name in ("theta", "pi")
         )
         means = held.get("theta_mean", np.zeros(0))
-        mean_shape = float(held.get("theta_mean_shape", 0.0))
+        mean_shape = prior_module.HYPER.mean_shape
         trade_in_blocks(
             key, self.shape, theta_rate, pi_rate, not self.directed, held["theta"], held["pi"], means, mean_shape
         )  # fmt: skip

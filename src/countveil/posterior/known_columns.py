@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from countveil.inference.new_rows import RowPrior
+from countveil.models.einsum.prior import Law
 from countveil.posterior.align import aligned_as
 from countveil.posterior.align.matching import align, shares_of
 
@@ -71,7 +72,7 @@ def _of_communities(posterior: Posterior, name: str) -> KnownColumns:
         return (theta[chain, draw].astype(np.float64) @ pi[chain, draw].astype(np.float64)).T
 
     def receiving_shape(chain: int, draw: int) -> float:
-        return float(fields["receiving_scale_shape"].to_numpy()[chain, draw])
+        return float(fields["receiving_shape"].to_numpy()[chain, draw])
 
     return KnownColumns(
         _row_prior(posterior, name),
@@ -128,9 +129,9 @@ def _row_prior(posterior: Posterior, name: str) -> RowPrior:
         found = of("mean", inferred.means, chain, draw)
         return np.broadcast_to(found.reshape(-1) if found.ndim else found, (n_components,)).copy()
 
-    def law(chain: int, draw: int) -> tuple[float, float]:
-        shape, level = of("scale_shape", True, chain, draw), of("level", inferred.level, chain, draw)
-        return float(shape), float(level)
+    def law(chain: int, draw: int) -> Law:
+        upper, lower = (float(of(f"scale_{tail}", True, chain, draw)) for tail in ("upper", "lower"))
+        return Law(upper, lower, float(of("level", inferred.level, chain, draw)))
 
     return RowPrior(prior.shape, means, law)
 

@@ -3,23 +3,26 @@
 **Fixed.** Every entry ~ Gamma(shape, rate).
 
 **Inferred** (``rate`` is None). Words and people differ: what one place of an axis has in all components goes up
-and down together, by a scale of its own whose law is inferred too, so that heavy tails are found, not assumed.
+and down together, by a scale of its own. The law of the scales has a tail on either side, each as heavy as the data
+say: frequent words follow Zipf's law, and most words may be rare.
 
     f_ik ~ Gamma(shape, shape / (u_i b_k))        mean u_i b_k
-    1 / u_i ~ Gamma(s, s m)                       the scales of an axis: heavy tails if s is small
-    1 / b_k ~ Gamma(e, e)                         the means of components
-    log s, log e ~ Normal(0, 1),    m ~ m' / m'' with m', m'' ~ Gamma(1/2, 1)     (``Hyper``)
+    u_i = m g_i / h_i                             scales: g_i ~ Gamma(t, t), h_i ~ Gamma(s, s)
+    1 / b_k ~ Gamma(1, 1)                         means of components
+    log s, log t ~ Normal(0, 1)                   s small: some have much more than others; t small: some much less
+    m ~ m' / m'' with m', m'' ~ Gamma(1/2, 1)     the level (``Hyper`` has these numbers)
 
 ``Inferred`` says which factor has what. One that stands on an axis has scales; the first has means of its
 components; and the last has a level m for the scale of the data (two levels would not be told apart; elsewhere m is
 1, and a factor without an axis, such as a core, has the mean m for all entries). A factor without summed index is
 itself a scale: w_v ~ Gamma(s, s / m).
 
-Given the factors all this is conjugate, but for s and e, which take a step of a slice sampler:
+Given the factors all this is conjugate, but for s and t, which take a step of a slice sampler:
 
-    1 / u_i | f ~ Gamma(s + shape K, s m + shape sum_k f_ik / b_k)
-    1 / b_k | f ~ Gamma(e + shape n, e + shape sum_i f_ik / u_i)
-    m | u ~ Gamma(1/2 + n s, d + s sum_i 1 / u_i),    d | m ~ Gamma(1, 1 + m)       (a core: 1 / m likewise)
+    g_i | u ~ Gamma(t + s, t + s m / u_i)
+    1 / u_i | f, g ~ Gamma(s + shape K, s m g_i + shape sum_k f_ik / b_k)
+    1 / b_k | f ~ Gamma(1 + shape n, 1 + shape sum_i f_ik / u_i)
+    m | u, g ~ Gamma(1/2 + n s, d + s sum_i g_i / u_i),    d | m ~ Gamma(1, 1 + m)       (a core: 1 / m likewise)
 
 (Gopalan, Hofman and Blei 2015 have such rates in their hierarchical Poisson factorization; for networks Karrer and
 Newman 2011 call it degree correction.) Because scales are hyperparameters of the factors and not factors beside
@@ -53,8 +56,9 @@ class Hyper(NamedTuple):
     """The laws of what the laws of scales depend on: wide, because data of any size and kind come."""
 
     level: float = 0.5  # m is a quotient of two Gamma(level, 1)
-    log_shape: float = 0.0  # log s ~ Normal(log_shape, log_shape_sd)
+    log_shape: float = 0.0  # log s, log t ~ Normal(log_shape, log_shape_sd)
     log_shape_sd: float = 1.0
+    mean_shape: float = 1.0  # 1 / b_k ~ Gamma(mean_shape, mean_shape)
 
 
 HYPER = Hyper()
@@ -81,6 +85,14 @@ class Inferred(NamedTuple):
     means: bool  # one for every component
     level: bool  # the scale of the data
     is_scale: bool  # it has no summed index: its entries are scales themselves
+
+
+class Law(NamedTuple):
+    """Of the scales of an axis: level * Gamma(lower, lower) / Gamma(upper, upper)."""
+
+    upper: float
+    lower: float
+    level: float
 
 
 class PriorRates(NamedTuple):
@@ -124,11 +136,11 @@ def added_fields(
         row, *components = ("",) if dims is None else dims[name]
         if one.scales:
             found[f"{name}_scale"] = (row,)
-        if one.scales or one.is_scale:
-            found[f"{name}_scale_shape"] = ()
+            found[f"{name}_scale_upper"] = found[f"{name}_scale_lower"] = ()
+        if one.is_scale:
+            found[f"{name}_shape"] = ()
         if one.means:
             found[f"{name}_mean"] = tuple(components)
-            found[f"{name}_mean_shape"] = ()
         if one.level:
             found[f"{name}_level"] = ()
     return found
@@ -144,7 +156,7 @@ def prior_rates(
         return PriorRates(prior.shape, np.full(1, prior.rate), np.ones(n_components))
     level = float(held[f"{name}_level"]) if inferred.level else 1.0
     if inferred.is_scale:
-        shape = float(held[f"{name}_scale_shape"])
+        shape = float(held[f"{name}_shape"])
         return PriorRates(shape, np.full(1, shape / level), np.ones(n_components))
     components = 1.0 / held[f"{name}_mean"].reshape(-1) if inferred.means else np.ones(n_components)
     rows = inferred.shape / held[f"{name}_scale"] if inferred.scales else np.full(1, inferred.shape / level)
@@ -163,14 +175,20 @@ def start_means(
         level = overall if one.level and not one.means else 1.0
         if one.scales:
             found[f"{name}_scale"] = _within(of_rows * (level / overall))
-        if one.scales or one.is_scale:
-            found[f"{name}_scale_shape"] = np.ones(())
+            found |= {f"{name}_scale_{tail}": np.ones(()) for tail in ("upper", "lower")}
+        if one.is_scale:
+            found[f"{name}_shape"] = np.ones(())
         if one.means:
             found[f"{name}_mean"] = _within(np.full(held[name].shape[1:], overall))
-            found[f"{name}_mean_shape"] = np.ones(())
         if one.level:
             found[f"{name}_level"] = np.asarray(level)
     return found
+
+
+def law_of(name: str, one: Inferred, held: Mapping[str, np.ndarray]) -> Law:
+    """The law of a factor's scales as it is."""
+    upper, lower = (float(held[f"{name}_scale_{tail}"]) for tail in ("upper", "lower"))
+    return Law(upper, lower, float(held[f"{name}_level"]) if one.level else 1.0)
 
 
 def draw_means(
@@ -185,36 +203,53 @@ def draw_means(
     for name, one in inferred.items():
         number = factors.index(name)
         factor = held[name].reshape(len(held[name]), -1)
-        level = float(held[f"{name}_level"]) if one.level else 1.0
         if one.means:
-            means, shape = held[f"{name}_mean"], float(held[f"{name}_mean_shape"])
+            means = held[f"{name}_mean"]
             sums = exact_sums(factor * (one.shape / held[f"{name}_scale"])[:, None], workers)
             inverse = np.empty(means.size)
-            _draw_inverse_means(key, number * ROWS_PER_FACTOR, shape, one.shape * len(factor), sums, inverse)
+            first_row, e = number * ROWS_PER_FACTOR, HYPER.mean_shape
+            _draw_inverse_means(key, first_row, e + one.shape * len(factor), e, sums, inverse)
             held[f"{name}_mean"] = _within(1.0 / inverse).reshape(means.shape)
-            fit = _sums_of_law(1.0 / held[f"{name}_mean"].reshape(-1), 1.0, workers)
-            held[f"{name}_mean_shape"] = _new_shape(key, number, 1, shape, fit)
         if one.scales:
-            shape = float(held[f"{name}_scale_shape"])
-            components = one.shape / held[f"{name}_mean"].reshape(-1) if one.means else np.full(1, one.shape)
-            scales = new_scales(
-                key, number * ROWS_PER_FACTOR, one.shape, shape, level, components, factor, workers
-            )
-            held[f"{name}_scale"] = scales
-            values, law_level = 1.0 / scales, level
+            _draw_scales_and_law(name, one, number, held, key, workers)
         elif one.is_scale:
-            values, law_level = factor.reshape(-1), 1.0 / level
-        else:  # a core: its entries themselves have the level for their mean
+            level = float(held[f"{name}_level"]) if one.level else 1.0
+            fit = _sums_of_law(factor.reshape(-1), 1.0 / level, workers)
+            shape = _draw_shape(key, 4 * number, float(held[f"{name}_shape"]), *fit, HYPER)
+            held[f"{name}_shape"] = np.asarray(shape)
+            if one.level:
+                new = _draw_level(
+                    key, 4 * number + 2, 1.0 / level, shape * fit[0], shape * fit[2] * level, HYPER
+                )
+                held[f"{name}_level"] = np.asarray(1.0 / new)
+        elif one.level:  # a core: its entries themselves have the level for their mean
+            level = float(held[f"{name}_level"])
             entries = factor[np.triu_indices(len(factor))] if symmetric(name) else factor.reshape(-1)
-            fit = _sums_of_law(entries, 1.0, workers)
-            held[f"{name}_level"] = 1.0 / _new_level(key, number, 1.0 / level, one.shape, fit)
-            continue
-        fit = _sums_of_law(values, law_level, workers)
-        new_shape = _new_shape(key, number, 0, float(held[f"{name}_scale_shape"]), fit)
-        held[f"{name}_scale_shape"] = new_shape
-        if one.level:
-            new = _new_level(key, number, law_level, float(new_shape), (fit[0], 0.0, fit[2] / law_level))
-            held[f"{name}_level"] = 1.0 / new if one.is_scale else new
+            n, _, total = _sums_of_law(entries, 1.0, workers)
+            new = _draw_level(key, 4 * number + 2, 1.0 / level, one.shape * n, one.shape * total, HYPER)
+            held[f"{name}_level"] = np.asarray(1.0 / new)
+
+
+def _draw_scales_and_law(
+    name: str, one: Inferred, number: int, held: dict[str, np.ndarray], key: SweepKey, workers: Workers
+) -> None:
+    factor = held[name].reshape(len(held[name]), -1)
+    law = law_of(name, one, held)
+    components = one.shape / held[f"{name}_mean"].reshape(-1) if one.means else np.full(1, one.shape)
+    scales, lower = new_scales(
+        key, number * ROWS_PER_FACTOR, one.shape, law, components, factor, held[f"{name}_scale"], workers
+    )
+    held[f"{name}_scale"] = scales
+    fit = _sums_of_law(lower / scales, law.level, workers)
+    upper = _draw_shape(key, 4 * number, law.upper, *fit, HYPER)
+    held[f"{name}_scale_upper"] = np.asarray(upper)
+    low = _draw_shape(key, 4 * number + 1, law.lower, *_sums_of_law(lower, 1.0, workers), HYPER)
+    held[f"{name}_scale_lower"] = np.asarray(low)
+    if one.level:
+        rate = upper * fit[2] / law.level
+        held[f"{name}_level"] = np.asarray(
+            _draw_level(key, 4 * number + 2, law.level, upper * fit[0], rate, HYPER)
+        )
 
 
 def move_level(
@@ -243,44 +278,42 @@ def new_scales(
     key: SweepKey,
     first_row: int,
     shape: float,
-    law_shape: float,
-    level: float,
+    law: Law,
     components: np.ndarray,
     factor: np.ndarray,
+    scales: np.ndarray,
     workers: Workers,
-) -> np.ndarray:
-    """The scales of the rows of a factor, given it; ``components`` are shape / mean, one for all or one each."""
-    out = np.empty(len(factor))
+) -> tuple[np.ndarray, np.ndarray]:
+    """The scales of the rows of a factor, given it and the old ones; and the g of the law.
+
+    ``components`` are shape / mean, one for all or one each.
+    """
+    out, lower = np.empty(len(factor)), np.empty(len(factor))
     each = np.broadcast_to(components, factor.shape[1:]).copy()
-    dof = law_shape + shape * factor.shape[1]
+    more = shape * factor.shape[1]
     workers.run(
         len(out),
         lambda start, stop: _draw_scales(
-            key, first_row, start, stop, dof, law_shape * level, each, factor, out
+            key, first_row, start, stop, law, more, each, factor, scales, lower, out
         ),
     )
-    return _within(out)
+    return _within(out), lower
 
 
-def log_prior_of_means(
-    inferred: Mapping[str, Inferred], held: Mapping[str, np.ndarray], workers: Workers
-) -> float:
-    """The log-density of everything that is inferred about the means, in the variables that have gamma laws."""
+def log_prior_of_means(inferred: Mapping[str, Inferred], held: Mapping[str, np.ndarray]) -> float:
+    """The log-density of scales, means, shapes and levels, up to a constant."""
     total = 0.0
     for name, one in inferred.items():
         level = float(held[f"{name}_level"]) if one.level else 1.0
-        laws = []
         if one.scales:
-            laws.append((held[f"{name}_scale_shape"], 1.0 / held[f"{name}_scale"], level))
-        for field in (f"{name}_scale_shape", f"{name}_mean_shape"):
+            law = law_of(name, one, held)
+            total += float(_log_density_of_scales(held[f"{name}_scale"], law))
+        if one.means:
+            inverse, e = 1.0 / held[f"{name}_mean"], HYPER.mean_shape
+            total += float(np.sum((e - 1.0) * np.log(inverse) - e * inverse))
+        for field in (f"{name}_scale_upper", f"{name}_scale_lower", f"{name}_shape"):
             if field in held:
                 total -= 0.5 * ((math.log(float(held[field])) - HYPER.log_shape) / HYPER.log_shape_sd) ** 2
-        if one.means:
-            laws.append((held[f"{name}_mean_shape"], 1.0 / held[f"{name}_mean"].reshape(-1), 1.0))
-        for shape, values, law_level in laws:
-            s, (n, logs, terms) = float(shape), _sums_of_law(values, law_level, workers)
-            total += n * (s * math.log(s) - math.lgamma(s)) + s * (logs - terms)
-            total -= float(np.log(values).sum())
         if one.level:
             total += (HYPER.level - 1.0) * math.log(level) - 2.0 * HYPER.level * math.log1p(level)
     return total
@@ -299,37 +332,38 @@ def _sums_of_law(values: np.ndarray, level: float, workers: Workers) -> tuple[in
     return len(values), float(up - down), float(total)
 
 
-def _new_shape(
-    key: SweepKey, number: int, which: int, shape: float, fit: tuple[int, float, float]
-) -> np.ndarray:
-    """The shape of a law, given the sums of what was drawn from it."""
-    return np.asarray(_draw_shape(key, 4 * number + which, shape, *fit, HYPER))
-
-
-def _new_level(
-    key: SweepKey, number: int, level: float, shape: float, fit: tuple[int, float, float]
-) -> np.ndarray:
-    """The factor m in Gamma(shape, shape * m), given the sums of what was drawn from it."""
-    return np.asarray(_draw_level(key, 4 * number + 2, level, shape * fit[0], shape * fit[2], HYPER))
-
-
 @compiled
-def _draw_scales(key, first_row, start, stop, dof, rate, components, factor, out):  # type: ignore[no-untyped-def]
-    """out[i] = 1 / Gamma(dof, rate + sum_k components[k] * factor[i, k])."""
+def _draw_scales(  # type: ignore[no-untyped-def]
+    key, first_row, start, stop, law, more, components, factor, scales, lower, out
+):
+    """lower[i] = g_i given the old scale; out[i] = u_i given g_i and the factor."""
+    s, t, m = law
     for i in range(start, stop):
-        total = rate
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_SCALES, first_row + i)
+        lower[i], stream = gamma(stream, t + s, t + s * m / scales[i])
+        total = s * m * lower[i]
         for k in range(factor.shape[1]):
             total += components[k] * factor[i, k]
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_SCALES, first_row + i)
-        x, stream = gamma(stream, dof, total)
+        x, stream = gamma(stream, s + more, total)
         out[i] = 1.0 / x
 
 
 @compiled
-def _draw_inverse_means(key, first_row, shape, more, sums, out):  # type: ignore[no-untyped-def]
+def _log_density_of_scales(scales, law):  # type: ignore[no-untyped-def]
+    """Of their inverses: a beta-prime law."""
+    s, t, m = law
+    total = 0.0
+    for i in range(len(scales)):
+        y = m / scales[i]
+        total += s * math.log(s * y) + t * math.log(t) - (s + t) * math.log(t + s * y) + math.log(scales[i])
+    return total + len(scales) * (math.lgamma(s + t) - math.lgamma(s) - math.lgamma(t))
+
+
+@compiled
+def _draw_inverse_means(key, first_row, shape, rate, sums, out):  # type: ignore[no-untyped-def]
     for k in range(len(out)):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_MEANS, first_row + k)
-        out[k], stream = gamma(stream, shape + more, shape + sums[k])
+        out[k], stream = gamma(stream, shape, rate + sums[k])
 
 
 @compiled

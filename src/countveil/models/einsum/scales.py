@@ -13,7 +13,7 @@ B the sums of rate times entries on either side. The move is exact for any likel
 sampler would otherwise crawl along.
 
 Where the means of a factor's components are inferred they go with it: its entries are then as probable as before,
-and the law of the inverse means, 1 / b_x ~ Gamma(e, e), takes the place of theirs, on the other side.
+and the law of the inverse means, 1 / b_x ~ Gamma(1, 1), takes the place of theirs, on the other side.
 
 Communities: theta_.c * e**s goes with pi_cd and pi_dc times e**-s (d != c) and pi_cc times e**-2s. The density is
 exp(a (V - 2C) s - b (Theta_c e**s + sum_{d!=c} (pi_cd + pi_dc) e**-s + pi_cc e**-2s)); where pi is symmetric each
@@ -35,6 +35,7 @@ from countveil.kernels.exact_sum import exact_sums
 from countveil.kernels.gamma import SMALLEST
 from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.philox import SweepKey, open_stream
+from countveil.models.einsum import prior as prior_module
 from countveil.models.einsum.prior import Inferred, Prior, prior_rates
 from countveil.models.einsum.spec import JoinedIndex, Spec, joined_indices
 from countveil.runtime.compiled import compiled
@@ -156,7 +157,7 @@ def _at_stake(
     With 1 the entries go as the factor does, with -1 they are inverse means, and go the other way.
     """
     if has_means(inferred):
-        shape = float(held[f"{name}_mean_shape"])
+        shape = prior_module.HYPER.mean_shape
         return shape, _table(shape / held[f"{name}_mean"], place - 1), -1
     factor = held[name]
     rates = prior_rates(name, prior, inferred, held)

@@ -142,7 +142,7 @@ def log_joint(
     held: Mapping[str, np.ndarray],
 ) -> float:
     """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-    total = log_prior_of_means(inferred, held, Workers(1))
+    total = log_prior_of_means(inferred, held)
     for name in dict.fromkeys(name for model in views.values() for name in model._spec.factors):
         values = held[name]
         having = {view: model for view, model in views.items() if name in model._spec.factors}

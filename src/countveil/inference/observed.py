@@ -19,6 +19,7 @@ from countveil.counts.layout import flat_cells, n_rows_and_width
 from countveil.counts.plain_counts import PlainCounts
 from countveil.kernels.noise.repeated import log_marginal_repeated
 from countveil.kernels.philox import ROW_BITS
+from countveil.models.einsum.margins import Margins
 from countveil.runtime.compiled import compiled, inlined
 
 #: The value of a cell that was not seen.
@@ -166,6 +167,48 @@ def _by_rows(flat: np.ndarray, n_rows: int, width: int) -> tuple[np.ndarray, np.
     rows, columns = np.divmod(flat, max(width, 1))
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))]).astype(np.int64)
     return starts, columns.astype(np.int32)
+
+
+def margins_of(data: Observed) -> Margins | None:
+    """Unbiased totals of rows and columns; None for noise that varies by cell, and for several releases.
+
+    As in ``PrivateCounts.total``: sum_{x>0} x - sum_{x<=0} 1/expm1(rho). What is missing counts as the mean of what
+    is observed. All sums are of multiples of 2**-20, and so exact, in any order of the rows.
+    """
+    if data.is_repeated or len(data.cell_rho):
+        return None
+    with np.errstate(over="ignore"):
+        below = np.ldexp(np.rint(np.ldexp(1.0 / np.expm1(data.row_rho), 20)), -20)
+        variance = np.ldexp(np.rint(np.ldexp(0.5 / np.sinh(0.5 * data.row_rho) ** 2, 20)), -20)
+    rows, columns = np.zeros(data.n_rows), np.zeros(data.width)
+    column_seen, column_variance = np.zeros(data.width), np.zeros(data.width)
+    _add_margins(data, below, variance, rows, columns, column_seen, column_variance)
+    row_seen = data.width - np.diff(data.missing_starts)
+    columns -= below.sum()
+    column_variance += variance.sum()
+    column_seen += data.n_rows
+    row_part, column_part = (
+        whole / np.maximum(seen, 1) for whole, seen in ((data.width, row_seen), (data.n_rows, column_seen))
+    )
+    return Margins(
+        rows * row_part, variance * row_seen * row_part**2, columns * column_part, column_variance * column_part**2
+    )  # fmt: skip
+
+
+@compiled
+def _add_margins(data, below, variance, rows, columns, column_seen, column_variance):  # type: ignore[no-untyped-def]
+    for d in range(data.n_rows):
+        n_missing = data.missing_starts[d + 1] - data.missing_starts[d]
+        rows[d] -= (data.width - n_missing) * below[d]
+        for i in range(data.row_starts[d], data.row_starts[d + 1]):
+            x = data.values[i] + below[d]
+            rows[d] += x
+            columns[data.columns[i]] += x
+        for i in range(data.missing_starts[d], data.missing_starts[d + 1]):
+            v = data.missing_columns[i]
+            columns[v] += below[d]
+            column_seen[v] -= 1
+            column_variance[v] -= variance[d]
 
 
 def rows_of(starts: np.ndarray) -> np.ndarray:

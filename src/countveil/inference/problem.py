@@ -19,7 +19,7 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.clamp import RhoLevels
 from countveil.counts.layout import Cells, Contents, NonPositive, Places, row_indices
 from countveil.counts.plain_counts import PlainCounts, read_counts
-from countveil.inference.observed import Observed, observe
+from countveil.inference.observed import Observed, margins_of, observe
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import CountModel, generator, left_out
 from countveil.models.einsum.model import EinsumModel
@@ -77,12 +77,13 @@ class Problem:
     def start(self, key: SweepKey, workers: Workers) -> Any:
         """A starting state."""
         if isinstance(self.model, SharedFactors):
-            return self.model.starting_state(
-                {name: view.data for name, view in self.views.items()}, key, workers
-            )
+            views = self.views.items()
+            margins = {name: margins_of(view.observed) for name, view in views}
+            return self.model.starting_state({name: view.data for name, view in views}, key, workers, margins)
         data = self.views[""].data
         if isinstance(self.model, EinsumModel):
-            return self.model.starting_state(data, key, workers)
+            margins_ = margins_of(self.views[""].observed) if self.model._inferred else None
+            return self.model.starting_state(data, key, workers, margins_)
         state = self.model.init(data, generator(key))
         for name, value in zip(state._fields, state, strict=True):
             # Said before the first sweep, not after the last.

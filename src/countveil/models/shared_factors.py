@@ -14,6 +14,7 @@ import numpy as np
 from countveil.kernels.philox import ROW_BITS, SweepKey
 from countveil.models.count_model import Data, mean_rate
 from countveil.models.einsum.exposure import Exposure
+from countveil.models.einsum.margins import Margins
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.einsum.prior import (
     ROWS_PER_FACTOR,
@@ -114,7 +115,13 @@ class SharedFactors:
         kind = self.views[view].state_type
         return kind(*(getattr(state, name) for name in kind._fields))
 
-    def starting_state(self, data: Mapping[str, Data], key: SweepKey, workers: Workers) -> Any:
+    def starting_state(
+        self,
+        data: Mapping[str, Data],
+        key: SweepKey,
+        workers: Workers,
+        margins: Mapping[str, Margins | None] | None = None,
+    ) -> Any:
         """Exponential factors, scaled so that the total rate of every view is its data's (unbiased) total.
 
         With exponents s_f of the free factors, sum_f places(f, w) s_f = log(wanted_w / drawn_w) for every view w:
@@ -123,9 +130,13 @@ class SharedFactors:
         held: dict[str, np.ndarray] = {}
         for name, view in self.views.items():
             shapes = view._layout(view.check_shape(data[name].shape)).shapes
+            fresh = [factor for factor in view._spec.factors if factor not in held]
             for factor, shape in zip(view._spec.factors, shapes, strict=True):
-                if factor not in held:
+                if factor in fresh:
                     held[factor] = view._first_factor(factor, shape, key, self.factors.index(factor))
+            told = None if margins is None else margins[name]
+            if told is not None:  # a shared factor goes by the first view that has it
+                view._scale_rows(held, told, fresh)
         given = {f for view in self.views.values() for f in (*view._fixed, *view._start)}
         free = [factor for factor in self.factors if factor not in given]
         places, wanted = [], []

@@ -27,6 +27,7 @@ from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import Data, mean_rate
 from countveil.models.einsum.contraction import contract
 from countveil.models.einsum.exposure import Exposure, exposure_without
+from countveil.models.einsum.margins import Margins, relative_totals
 from countveil.models.einsum.prior import (
     ROWS_PER_FACTOR,
     Inferred,
@@ -176,16 +177,21 @@ class EinsumModel(ABC):
             data, SweepKey(np.uint64(rng.integers(2**64, dtype=np.uint64)), 0, 0), Workers(1)
         )
 
-    def starting_state(self, data: Data, key: SweepKey, workers: Workers) -> Any:
+    def starting_state(
+        self, data: Data, key: SweepKey, workers: Workers, margins: Margins | None = None
+    ) -> Any:
         """Exponential factors, scaled alike so that the total rate is the data's (unbiased) total.
 
-        A draw from the prior can be wrong by orders of magnitude and is almost all zeros.
+        A draw from the prior can be wrong by orders of magnitude and is almost all zeros. Where scales are inferred
+        they start at what the margins tell of them.
         """
         layout = self._layout(self.check_shape(data.shape))
         held = {
             name: self._first_factor(name, shape, key, number)
             for number, (name, shape) in enumerate(zip(self._spec.factors, layout.shapes, strict=True))
         }
+        if margins is not None:
+            self._scale_rows(held, margins)
         given = {*self._fixed, *self._start}
         free = sum(name not in given for name in self._spec.names)
         now = self._total(held, workers) / math.prod(data.shape)
@@ -197,6 +203,8 @@ class EinsumModel(ABC):
     def _first_factor(self, name: str, shape: tuple[int, ...], key: SweepKey, number: int) -> np.ndarray:
         """A factor (by axis) at the start: as given, or drawn, up to scale."""
         given = self._fixed.get(name, self._start.get(name))
+        if given is None and name in self._inferred and self._inferred[name].is_scale:
+            return np.ones(shape)
         if given is None:
             drawn = self._first_values(name, start_factor(key, number * ROWS_PER_FACTOR, shape))
             return mirrored(drawn) if self._prior(name).symmetric else drawn
@@ -207,6 +215,20 @@ class EinsumModel(ABC):
             expected = self._state_shape(name, shape)
             raise ValueError(f"{kind}: expected shape {expected} for {name!r}, got {given.shape}")
         return np.array(found)
+
+    def _scale_rows(
+        self, held: dict[str, np.ndarray], margins: Margins, factors: Sequence[str] | None = None
+    ) -> None:
+        """Multiply the rows of factors that have scales by what the margins tell, in place."""
+        spec, shape = self._spec.by_axis, self._shape_of(held)
+        for name, one in self._inferred.items():
+            if not one.scales or name in self._start or (factors is not None and name not in factors):
+                continue
+            axes = [spec.output.index(spec.terms[place][0]) for place in spec.places(name)]
+            told = [margins.of_axis(axis, shape) for axis in axes]
+            totals, variances = (np.sum(each, axis=0) for each in zip(*told, strict=True))
+            scales = relative_totals(totals, variances)
+            held[name] *= scales.reshape(-1, *[1] * (held[name].ndim - 1))
 
     def _first_values(self, name: str, drawn: np.ndarray) -> np.ndarray:
         """Starting values of a factor, up to scale, made of exponential ones."""

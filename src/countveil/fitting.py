@@ -127,7 +127,7 @@ def fit(
     >>> import countveil as cv
     >>> release = cv.simulate_release([[9, 0], [0, 8]], epsilon=1, seed=0)
     >>> cv.fit(cv.TopicModel(n_topics=2), release, sweeps=40, thin=2, seed=1, progress=False)
-    Posterior(TopicModel(n_topics=2, shape=0.1, rate=1.0), 2 x 2, 2 chains x 10 draws)
+    Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 10 draws)
     """
     settings = check_settings(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, seed=seed,

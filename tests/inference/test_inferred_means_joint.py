@@ -103,9 +103,9 @@ def pvalues(monkeypatch):
 
 
 Case, NET, TENSOR = fixed.Case, fixed.NET, fixed.TENSOR
-TOPICS = TopicModel(2, shape=1.1)
-NETWORK = CommunityModel(2, shape=1.1)
-TWO_LETTERS = Factorization("dkl,kv,lv->dv", k=2, l=1, shape=1.1)
+TOPICS = TopicModel(2, shape=1.1, rate=None)
+NETWORK = CommunityModel(2, shape=1.1, rate=None)
+TWO_LETTERS = Factorization("dkl,kv,lv->dv", k=2, l=1, shape=1.1, rate=None)
 
 CASES = {
     "topics": Case(TOPICS, (3, 4)),
@@ -115,21 +115,29 @@ CASES = {
     "topics, bessel": Case(TOPICS, (3, 4), kind="bessel"),
     "topics, integrated, missing": Case(TOPICS, (3, 4), rho=0.5, missing=0.3, kind="integrated"),
     "topics, missing, noise per row": Case(TOPICS, (4, 3), rho=fixed.PER_ROW, missing=0.3),
-    "words with a scale beside": Case(Factorization("dk,kv,v->dv", k=2, shape=1.1), (3, 4), missing=0.2),
+    "words with a scale beside": Case(
+        Factorization("dk,kv,v->dv", k=2, shape=1.1, rate=None), (3, 4), missing=0.2
+    ),
     "rows at two summed indices": Case(TWO_LETTERS, (3, 3)),
     "directed": Case(NETWORK, NET),
     "directed, plain, missing": Case(NETWORK, NET, rho=None, missing=0.2),
     "directed, mostly missing": Case(NETWORK, NET, missing=0.7),
-    "undirected": Case(CommunityModel(2, directed=False, shape=1.1), NET),
-    "self-loops": Case(CommunityModel(2, self_loops=True, shape=1.1), NET, rho=None),
-    "undirected with self-loops": Case(CommunityModel(2, directed=False, self_loops=True, shape=1.1), NET),
-    "CP, fibers": Case(TensorModel(2, shape=1.1), TENSOR, kind="fibers"),
-    "CP, missing": Case(TensorModel(2, shape=1.1), TENSOR, missing=0.3),
-    "Tucker": Case(TensorModel(core=(2, 1, 2), shape=1.1), TENSOR),
-    "tied pair": Case(Factorization("ik,jk->ij", names=["actor", "actor"], k=2, shape=1.1), (3, 3)),
-    "any other spec": Case(Factorization("dkv,k->dv", k=2, shape=1.1), (3, 2), kind="own"),
+    "undirected": Case(CommunityModel(2, directed=False, shape=1.1, rate=None), NET),
+    "self-loops": Case(CommunityModel(2, self_loops=True, shape=1.1, rate=None), NET, rho=None),
+    "undirected with self-loops": Case(
+        CommunityModel(2, directed=False, self_loops=True, shape=1.1, rate=None), NET
+    ),
+    "CP, fibers": Case(TensorModel(2, shape=1.1, rate=None), TENSOR, kind="fibers"),
+    "CP, missing": Case(TensorModel(2, shape=1.1, rate=None), TENSOR, missing=0.3),
+    "Tucker": Case(TensorModel(core=(2, 1, 2), shape=1.1, rate=None), TENSOR),
+    "tied pair": Case(
+        Factorization("ik,jk->ij", names=["actor", "actor"], k=2, shape=1.1, rate=None), (3, 3)
+    ),
+    "any other spec": Case(Factorization("dkv,k->dv", k=2, shape=1.1, rate=None), (3, 2), kind="own"),
     "one factor fixed": Case(
-        Factorization("dk,kv->dv", names=["theta", "phi"], k=2, shape=1.1, fixed={"phi": np.ones((2, 3))}),
+        Factorization(
+            "dk,kv->dv", names=["theta", "phi"], k=2, shape=1.1, rate=None, fixed={"phi": np.ones((2, 3))}
+        ),
         (3, 3),
     ),
     "one rate fixed": Case(Factorization("dk,kv->dv", k=2, shape=1.1, rate={"factor_dk": None}), (3, 3)),

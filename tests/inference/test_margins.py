@@ -75,7 +75,11 @@ def test_zipf_is_found_behind_the_noise():
 
 @pytest.mark.parametrize(
     ("model", "shape"),
-    [(TopicModel(30), (60, 40)), (TensorModel(20), (12, 10, 9)), (CommunityModel(20), (30, 30))],
+    [
+        (TopicModel(30), (60, 40)),
+        (TensorModel(20, rate=None), (12, 10, 9)),
+        (CommunityModel(20, rate=None), (30, 30)),
+    ],
 )
 def test_starts_have_the_margins_of_the_data(model, shape):
     rng = np.random.default_rng(SEED)

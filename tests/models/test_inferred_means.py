@@ -39,20 +39,26 @@ def roles(model):
     [
         (TopicModel(2), {"theta": "sm", "phi": "sl"}),
         (TopicModel(2, rate=1.0), {}),
-        (CommunityModel(2), {"theta": "sm", "pi": "l", "receiving": "i"}),
-        (CommunityModel(2, directed=False), {"theta": "sm", "pi": "l"}),
+        (CommunityModel(2, rate=None), {"theta": "sm", "pi": "l", "receiving": "i"}),
+        (CommunityModel(2, directed=False, rate=None), {"theta": "sm", "pi": "l"}),
         (CommunityModel(2, rate=2.0), {}),
-        (TensorModel(2), {"factor0": "sm", "factor1": "s", "factor2": "sl"}),
-        (TensorModel(core=(2, 2)), {"factor0": "sm", "factor1": "s", "core": "l"}),
-        (Factorization("dk,kv,v->dv", k=2), {"factor_dk": "sm", "factor_kv": "sl", "factor_v": "i"}),
-        (Factorization("ik,jk->ij", names=["one", "one"], k=2), {"one": "sml"}),
-        (Factorization("k,kd,kv->dv", k=2), {"factor_k": "", "factor_kd": "sm", "factor_kv": "sl"}),
+        (TensorModel(2, rate=None), {"factor0": "sm", "factor1": "s", "factor2": "sl"}),
+        (TensorModel(core=(2, 2), rate=None), {"factor0": "sm", "factor1": "s", "core": "l"}),
         (
-            Factorization("dk,kv->dv", names=["one", "two"], k=2, fixed={"two": np.ones((2, 3))}),
+            Factorization("dk,kv,v->dv", k=2, rate=None),
+            {"factor_dk": "sm", "factor_kv": "sl", "factor_v": "i"},
+        ),
+        (Factorization("ik,jk->ij", names=["one", "one"], k=2, rate=None), {"one": "sml"}),
+        (
+            Factorization("k,kd,kv->dv", k=2, rate=None),
+            {"factor_k": "", "factor_kd": "sm", "factor_kv": "sl"},
+        ),
+        (
+            Factorization("dk,kv->dv", names=["one", "two"], k=2, fixed={"two": np.ones((2, 3))}, rate=None),
             {"one": "sml"},
         ),
         (Factorization("dk,kv->dv", k=2, rate={"factor_dk": None}), {"factor_dk": "sml"}),
-        (Factorization("d,v->dv"), {"factor_d": "i", "factor_v": "li"}),
+        (Factorization("d,v->dv", rate=None), {"factor_d": "i", "factor_v": "li"}),
     ],
 )
 def test_what_is_inferred_of_which_factor(model, expected):
@@ -60,12 +66,12 @@ def test_what_is_inferred_of_which_factor(model, expected):
 
 
 def test_views_add_up():
-    words = Factorization("dk,kv->dv", names=["theta", "phi"], k=2)
-    links = Factorization("vk,ka->va", names=["phi", "psi"], k=2)
+    words = Factorization("dk,kv->dv", names=["theta", "phi"], k=2, rate=None)
+    links = Factorization("vk,ka->va", names=["phi", "psi"], k=2, rate=None)
     # phi has a level in the words, where it comes last, and means in the links, where it comes first.
     with pytest.raises(ValueError, match="axes and summed indices"):
         SharedFactors(words=words, links=links)
-    turned = Factorization("kv,ka->va", names=["phi", "psi"], k=2)
+    turned = Factorization("kv,ka->va", names=["phi", "psi"], k=2, rate=None)
     assert roles(SharedFactors(words=words, links=turned)) == {"theta": "sm", "phi": "sml", "psi": "sl"}
 
 
@@ -79,7 +85,9 @@ def test_states_have_what_is_inferred():
     assert TopicModel(2, rate=1.0).state_type._fields == ("theta", "phi")
 
 
-@pytest.mark.parametrize("model", [TopicModel(3), CommunityModel(3), Factorization("dk,kv,v->dv", k=2)])
+@pytest.mark.parametrize(
+    "model", [TopicModel(3), CommunityModel(3, rate=None), Factorization("dk,kv,v->dv", k=2, rate=None)]
+)
 def test_the_start_has_the_scale_of_the_data(model):
     counts = np.random.default_rng(SEED).poisson(7.0, (9, 9))
     state = model.init(cv.PrivateCounts(counts, alpha=0.1), np.random.default_rng(1))

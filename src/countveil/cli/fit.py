@@ -49,9 +49,10 @@ def _common_options(parser: Any) -> None:
     add("--shape", type=float, default=0.1, help="of the gamma priors; below 1 is sparse (default 0.1)")
     add(
         "--rate",
-        type=float,
-        help="of the gamma priors, the same for every entry (the paper has 1); without it the scales of rows, "
-        "columns and components are inferred",
+        type=_rate,
+        default=argparse.SUPPRESS,
+        help="of the gamma priors, the same for every entry (the paper has 1); or 'inferred', so that the scales "
+        "of rows, columns and components are found: the default for topics, 1 for other models",
     )
     add("--sweeps", type=int, default=1000, metavar="N", help="length of each chain (default 1000)")
     add("--burn-in", type=int, metavar="N", help="sweeps to throw away first (default half of them)")
@@ -158,6 +159,11 @@ def _is_release(path: str) -> bool:
     except ReleaseFileError:
         return False
     return True
+
+
+def _rate(text: str) -> float | None:
+    """A number, or None where it is inferred."""
+    return None if text == "inferred" else float(text)
 
 
 def _report(posterior: Posterior, arguments: argparse.Namespace, interrupted: bool) -> None:

@@ -54,7 +54,9 @@ class FitCommand:
         """The model that the parsed options describe."""
         from countveil import models
 
-        parameters: dict[str, Any] = {"shape": arguments.shape, "rate": arguments.rate}
+        parameters: dict[str, Any] = {"shape": arguments.shape}
+        if hasattr(arguments, "rate"):
+            parameters["rate"] = arguments.rate
         for option in self.options:
             value = getattr(arguments, option.parameter)
             if option.read is not None and value is not None:

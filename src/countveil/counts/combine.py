@@ -145,7 +145,7 @@ def combine_releases(*releases: PrivateCounts | CombinedReleases) -> CombinedRel
     >>> both.guarantee
     Guarantee(epsilon='3', precision=1, unit='document')
     >>> cv.fit(cv.TopicModel(n_topics=2), both, sweeps=40, thin=2, seed=1, progress=False)
-    Posterior(TopicModel(n_topics=2, shape=0.1, rate=1.0), 2 x 2, 2 chains x 10 draws)
+    Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 10 draws)
     """
     flat: list[PrivateCounts] = []
     for given in releases:

@@ -42,22 +42,22 @@ class CommunityModel(EinsumModel):
     shape
         Of the gamma priors of both factors.
     rate
-        None: how much each actor sends and receives (degree correction), and how large communities are, is
-        inferred (``posterior.scales()``). A number: the same gamma prior for every entry of theta and pi, as in
-        the paper, where shape is 0.1 and rate 1.
+        A number: the same gamma prior for every entry of theta and pi, as in the paper. None: how much each actor
+        sends and receives (degree correction), and how large communities are, is inferred
+        (``posterior.scales()``); chains then merge communities more easily, so look at several.
 
     Examples
     --------
     >>> from countveil.models import CommunityModel
     >>> CommunityModel(20)
-    CommunityModel(n_communities=20, directed=True, self_loops=False, shape=0.1, rate=None)
+    CommunityModel(n_communities=20, directed=True, self_loops=False, shape=0.1, rate=1.0)
     """
 
     n_communities: int
     directed: bool = True
     self_loops: bool = False
     shape: float = 0.1
-    rate: float | None = None
+    rate: float | None = 1.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__

@@ -39,9 +39,9 @@ class Factorization(EinsumModel):
     shape
         Of the gamma priors: one number, or a mapping from names to numbers (0.1 for those left out).
     rate
-        None: how much the places of each axis have, and how large components are, is inferred
-        (``posterior.scales()``). A number: Gamma(shape, rate) for every entry. Or a mapping from names to either
-        (1.0 for those left out).
+        A number: Gamma(shape, rate) for every entry. None: how much the places of each axis have, and how large
+        components are, is inferred (``posterior.scales()``), as by default in a ``TopicModel``. Or a mapping from
+        names to either (1.0 for those left out).
     fixed
         A mapping from names to arrays: factors that are known, and not drawn.
     start
@@ -74,7 +74,7 @@ class Factorization(EinsumModel):
         *,
         names: Iterable[str] | None = None,
         shape: float | Mapping[str, float] = 0.1,
-        rate: float | Mapping[str, float | None] | None = None,
+        rate: float | Mapping[str, float | None] | None = 1.0,
         fixed: Mapping[str, Any] | None = None,
         start: Mapping[str, Any] | None = None,
         **sizes: int,
@@ -119,7 +119,7 @@ class Factorization(EinsumModel):
         options = []
         if self.names != read_spec(self.spec).names:
             options.append(f"names={list(self.names)}")
-        for what, default in (("shape", 0.1), ("rate", None)):
+        for what, default in (("shape", 0.1), ("rate", 1.0)):
             values = dict(getattr(self, what))
             if len(set(values.values())) > 1:
                 options.append(f"{what}={values}")

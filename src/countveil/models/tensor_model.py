@@ -31,15 +31,15 @@ class TensorModel(EinsumModel):
     shape
         Of the gamma priors of all factors.
     rate
-        None: how active every place of an axis is, and how large every component, is inferred
-        (``posterior.scales()``). A number: the same gamma prior for every entry; the paper has shape 0.1, rate 1.
+        A number: the same gamma prior for every entry, as in the paper. None: how active every place of an axis is,
+        and how large every component, is inferred (``posterior.scales()``).
 
     Examples
     --------
     >>> from countveil.models import TensorModel
     >>> TensorModel(rank=20)
-    TensorModel(rank=20, core=None, n_axes=3, shape=0.1, rate=None)
-    >>> list(TensorModel(core=(5, 5, 3), rate=1.0).dims)
+    TensorModel(rank=20, core=None, n_axes=3, shape=0.1, rate=1.0)
+    >>> list(TensorModel(core=(5, 5, 3)).dims)
     ['factor0', 'factor1', 'factor2', 'core']
     """
 
@@ -47,7 +47,7 @@ class TensorModel(EinsumModel):
     core: tuple[int, ...] | None = None
     n_axes: int = 3
     shape: float = 0.1
-    rate: float | None = None
+    rate: float | None = 1.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__

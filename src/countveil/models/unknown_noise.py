@@ -29,7 +29,7 @@ class UnknownNoise:
     --------
     >>> from countveil.models import TopicModel, UnknownNoise
     >>> UnknownNoise(TopicModel(n_topics=5), prior=(2, 2))
-    UnknownNoise(model=TopicModel(n_topics=5, shape=0.1, rate=1.0), prior=(2.0, 2.0))
+    UnknownNoise(model=TopicModel(n_topics=5, shape=0.1, rate=None), prior=(2.0, 2.0))
     """
 
     model: Any

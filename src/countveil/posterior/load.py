@@ -32,7 +32,7 @@ def load_posterior(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     posterior.save(f"{folder}/run.zarr")
     ...     cv.load_posterior(f"{folder}/run.zarr")
-    Posterior(TopicModel(n_topics=2, shape=0.1, rate=1.0), 2 x 2, 2 chains x 2 draws)
+    Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 2 draws)
     """
     run = read_run(path)
     if "views" in run.tree.attrs:

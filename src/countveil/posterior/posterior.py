@@ -46,7 +46,7 @@ class Posterior(KeptDraws):
     ...                               labels={"letter": ["a", "b", "c"], "word": ["oil", "gas", "power"]})
     >>> posterior = cv.fit(cv.TopicModel(2), release, sweeps=100, seed=1, progress=False)
     >>> posterior
-    Posterior(TopicModel(n_topics=2, shape=0.1, rate=1.0), 3 x 3, 2 chains x 10 draws)
+    Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 3 x 3, 2 chains x 10 draws)
     >>> posterior.n_draws, posterior.release == release, next(posterior.states()).theta.shape
     (20, True, (3, 2))
     >>> posterior.rates(rows=["a"], columns=slice(2)).sizes
@@ -198,7 +198,7 @@ class Posterior(KeptDraws):
         >>> import countveil as cv
         >>> counts = [[90, 60, 0, 3], [9, 7, 0, 0], [80, 70, 1, 2], [70, 90, 0, 1]]
         >>> posterior = cv.fit(cv.TopicModel(2), counts, sweeps=400, seed=1, progress=False)
-        >>> [round(x) for x in posterior.scales("column")["mean"].to_numpy() > 1]
+        >>> (posterior.scales("column")["mean"].to_numpy() > 1).astype(int).tolist()
         [1, 1, 0, 0]
         """
         return scales_of(self, axis, check_interval(interval))

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 import countveil as cv
 from countveil.evaluation import coherence, held_out_log_score, mean_absolute_error, npmi
+from countveil.posterior.summary import summarize
 from documents import documents
 from machine import describe_machine
 
@@ -98,15 +99,42 @@ def table(kind: Kind, levels: Sequence[float | None], releases: int, say: Callab
             say(f"| {name} | {prior} | {total} ({told}) | {score} | {error} | {scores} | {seconds} |")
 
 
-def network_of(edges: str) -> np.ndarray:
-    """Distinct messages between actors."""
+def messages(edges: str) -> np.ndarray:
+    """Distinct messages from actor to actor by month."""
     found = pd.read_csv(edges).iloc[:, :3].drop_duplicates()
-    names = sorted(set(found.iloc[:, 1]) | set(found.iloc[:, 2]))
-    places = {name: i for i, name in enumerate(names)}
-    out = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(out, (found.iloc[:, 1].map(places), found.iloc[:, 2].map(places)), 1)
-    np.fill_diagonal(out, 0)
+    month = pd.to_datetime(found.iloc[:, 0]).dt.to_period("M")
+    places = [pd.factorize(month, sort=True)[0]]
+    names = pd.Index(sorted(set(found.iloc[:, 1]) | set(found.iloc[:, 2])))
+    places += [names.get_indexer(found.iloc[:, column]) for column in (1, 2)]
+    out = np.zeros((len(names), len(names), places[0].max() + 1), dtype=np.int64)
+    np.add.at(out, (places[1], places[2], places[0]), 1)
+    out[np.arange(len(names)), np.arange(len(names))] = 0
     return out
+
+
+def mixing(counts: Any, sweeps: int, say: Callable[..., None]) -> None:
+    """Effective samples of the total, and of the scales of a frequent word, a rare one, and two rows."""
+    often = np.argsort(-np.asarray(counts.sum(axis=0)).ravel(), kind="stable")
+    part = counts[:1000][:, often[::5][:2000]]
+    release = cv.simulate_release(part, alpha=math.exp(-2.0), seed=0)
+    say(
+        "| prior | total | log joint | word 0 | word 1000 | row 0 | row 500 |",
+        "|---|---|---|---|---|---|---|",
+    )
+    for name, model in {"Gamma(0.1, 1)": cv.TopicModel(20, **PAPER), "inferred": cv.TopicModel(20)}.items():
+        found = cv.fit(
+            model, release, sweeps=sweeps, burn_in=sweeps // 2, thin=1, chains=2, seed=1, progress=False
+        )
+        stats = found.tree["sample_stats"]
+        watched = {field: stats[field].to_numpy() for field in ("total_rate", "log_joint")}
+        if model.rate is None:
+            for field, places in (("phi_scale", (0, 1000)), ("theta_scale", (0, 500))):
+                logs = np.log(found.tree["posterior"][field].to_numpy().astype(float))
+                for place in places:
+                    watched[f"{field} {place}"] = logs[..., place] - logs.mean(axis=2)
+        ess = summarize(watched, 0.9)["ess_bulk"]
+        cells = [f"{value:.0f}" for value in ess] + [""] * (6 - len(ess))
+        say(f"| {name} | {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -133,7 +161,7 @@ def main() -> None:
         f"Made by `make priors` on {datetime.date.today():%Y-%m-%d}: {describe_machine(('countveil', 'numpy', 'numba'))}.",
         "",
     )
-    sweeps = 40 if given.quick else 400
+    sweeps = 40 if given.quick else 300
     text = Kind(
         counts,
         {"Gamma(0.1, 1)": cv.TopicModel(TOPICS, **PAPER), "inferred": cv.TopicModel(TOPICS)},
@@ -148,17 +176,29 @@ def main() -> None:
         "",
     )
     table(text._replace(counts=once, models={"inferred": text.models["inferred"]}), (1.0,), 1, say)
+    part = 200 if given.quick else 2000
+    say("", f"## Effective samples of {part} sweeps (two chains, half of them burn-in)", "")
+    say("1,000 documents, 2,000 words, K = 20, eps/N = 2.", "")
+    mixing(sp.csr_array(counts), part, say)
     if given.edges:
+        tensor = messages(given.edges)
         network = Kind(
-            network_of(given.edges),
+            tensor.sum(axis=2),
             {
                 "Gamma(0.1, 1)": cv.CommunityModel(COMMUNITIES, **PAPER),
-                "inferred": cv.CommunityModel(COMMUNITIES),
+                "inferred": cv.CommunityModel(COMMUNITIES, rate=None),
             },
             200 if given.quick else 3000, 100, 2500, words=False,
         )  # fmt: skip
         say("", f"## Communities, C = {COMMUNITIES}", "", f"{network.counts.shape[0]} actors.", "")
         table(network, LEVELS, releases, say)
+        by_month = Kind(
+            tensor,
+            {"Gamma(0.1, 1)": cv.TensorModel(20, **PAPER), "inferred": cv.TensorModel(20, rate=None)},
+            200 if given.quick else 1000, 50, 50_000, words=False,
+        )  # fmt: skip
+        say("", "## A tensor, rank 20", "", f"{' x '.join(map(str, tensor.shape))}: from, to, month.", "")
+        table(by_month, LEVELS[:3], releases, say)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ MODELS = {
     "self-loops": (CommunityModel(3, self_loops=True), NETWORK),
     "CP": (TensorModel(rank=3), TENSOR),
     "Tucker": (TensorModel(core=(3, 2, 2)), TENSOR),
-    "other": (Factorization("dk,kv,dv->dv", k=2), NETWORK),
+    "other": (Factorization("dk,kv,dv->dv", k=2, rate=None), NETWORK),
 }
 
 

@@ -31,7 +31,7 @@ WORDS = factorization("dk,kv->dv", "theta", "phi", k=3)
 AUTHORS = factorization("dk,ka->da", "theta", "psi", k=3)
 MODELS = {
     "words, authors": cv.SharedFactors(words=WORDS, authors=AUTHORS),
-    "topics, authors": cv.SharedFactors(words=cv.TopicModel(3), authors=AUTHORS),
+    "topics, authors": cv.SharedFactors(words=cv.TopicModel(3, rate=1.0), authors=AUTHORS),
     "words, events": cv.SharedFactors(
         words=WORDS, events=factorization("dk,jk,tk->djt", "theta", "what", "when", k=3)
     ),

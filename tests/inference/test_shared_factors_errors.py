@@ -47,7 +47,7 @@ def view(spec="dk,ka->da", names=("theta", "psi"), **options):
             "authors: expected the shared factor 'theta' with the prior's shape 0.1 as in words, got 0.3",
         ),
         (
-            {"words": WORDS, "authors": view(rate=2)},
+            {"words": view("dk,kv->dv", ("theta", "phi"), rate=None), "authors": view(rate=2)},
             ValueError,
             "authors: expected the shared factor 'theta' with the prior's rate None as in words, got 2.0",
         ),

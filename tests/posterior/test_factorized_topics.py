@@ -18,11 +18,11 @@ LABELS = {"document": [f"d{i}" for i in range(36)], "word": [f"w{i}" for i in ra
 
 
 def by_words(**options):
-    return Factorization("dk,kv->dv", names=["theta", "phi"], k=3, **options)
+    return Factorization("dk,kv->dv", names=["theta", "phi"], k=3, rate=None, **options)
 
 
 def by_authors(**options):
-    return Factorization("dk,ka->da", names=["theta", "psi"], k=3, **options)
+    return Factorization("dk,ka->da", names=["theta", "psi"], k=3, rate=None, **options)
 
 
 def with_draws(posterior, states):
@@ -106,13 +106,13 @@ def test_a_view_may_not_have_its_own_order():
 
 def test_communities_and_tensors_follow_the_same_order():
     mails = RNG.poisson(np.where(ABOUT[:, None] == ABOUT, 3.0, 0.05))
-    model = SharedFactors(words=by_words(), mails=CommunityModel(3))
+    model = SharedFactors(words=by_words(), mails=CommunityModel(3, rate=None))
     posterior = cv.fit(model, {"words": WORDS, "mails": mails}, sweeps=600, chains=1, **QUIET)
     words, communities = (posterior[view].memberships()["mean"].to_numpy() for view in ("words", "mails"))
     assert np.mean(np.argmax(words, axis=1) == np.argmax(communities, axis=1)) > 0.9
     when = np.arange(4) % 3
     events = RNG.poisson(0.02 + 2.0 * (ABOUT[:, None, None] == AUTHOR[:, None]) * (AUTHOR[:, None] == when))
-    many = Factorization("dk,jk,tk->djt", names=["theta", "what", "moment"], k=3)
+    many = Factorization("dk,jk,tk->djt", names=["theta", "what", "moment"], k=3, rate=None)
     posterior = cv.fit(
         SharedFactors(words=by_words(), events=many), {"words": WORDS, "events": events}, sweeps=600, **QUIET
     )

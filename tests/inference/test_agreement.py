@@ -44,7 +44,7 @@ FULL = 22_000
 )
 def test_exact_and_bessel_reach_the_same_posterior(rho, sweeps):
     release = cv.simulate_release(TRUE, alpha=np.exp(-rho), seed=SEED)
-    model = cv.TopicModel(2, shape=0.5)
+    model = cv.TopicModel(2, shape=0.5, rate=1.0)
     settings = {"sweeps": sweeps, "burn_in": 2000, "thin": 4, "chains": 4, "progress": False, "threads": 1}
     exact, bessel = (
         cv.fit(model, release, method=method, seed=SEED + i, **settings)
@@ -55,7 +55,7 @@ def test_exact_and_bessel_reach_the_same_posterior(rho, sweeps):
         assert np.abs(deviations(transform(rate_draws(exact)), transform(rate_draws(bessel)))).max() < SIGMAS
     if sweeps < FULL:
         return
-    wrong = cv.fit(cv.TopicModel(2, shape=0.6), release, seed=SEED, **settings)
+    wrong = cv.fit(cv.TopicModel(2, shape=0.6, rate=1.0), release, seed=SEED, **settings)
     other = cv.PrivateCounts(release.to_dense(), alpha=np.exp(-1.3 * rho))
     noisier = cv.fit(model, other, seed=SEED, **settings)
     largest = [

@@ -153,7 +153,7 @@ def test_a_matrix_factorization_is_the_topic_model(method):
     settings = {"sweeps": 12_000, "burn_in": 1000, "thin": 4, "method": method, "progress": False}
     # The same tokens on both sides: an algorithm that integrates cells out has another joint to watch.
     settings["algorithm"] = "tokens" if method == "exact" else "auto"
-    topics = cv.fit(TopicModel(2, shape=0.5), release, seed=SEED, **settings)
+    topics = cv.fit(TopicModel(2, shape=0.5, rate=1.0), release, seed=SEED, **settings)
     ours = cv.fit(Factorization("dk,kv->dv", k=2, shape=0.5), release, seed=SEED + 1, **settings)
     other = cv.fit(Factorization("dk,kv->dv", k=2, shape=0.8), release, seed=SEED + 1, **settings)
     assert np.abs(deviations(np.log1p(draws(ours)), np.log1p(draws(topics)))).max() < SIGMAS

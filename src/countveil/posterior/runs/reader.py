@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.posterior.runs.check_folder import NotOpenedError, check_folder
 from countveil.posterior.runs.packed_release import unpack_release
 from countveil.posterior.runs.schema import FORMAT, VERSION, checksum, release_groups, stored_model
 
@@ -47,6 +48,7 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
     if not (folder / "zarr.json").is_file():
         raise PosteriorFileError(f"path: expected the folder of a run, got {str(folder)!r}, which is none")
     try:
+        check_folder(folder)
         tree = _load_tree(folder)
         releases = {
             group: unpack_release(tree[group].to_dataset())
@@ -62,6 +64,10 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
         labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
     except (PosteriorFileError, MemoryError):
         raise
+    except NotOpenedError as error:
+        raise PosteriorFileError(
+            f"path: expected a run of countveil, got {error} in {str(folder)!r}, which is not opened"
+        ) from error
     except Exception as error:
         # Whatever zarr, xarray or json find wrong: the reader wants to hear that the run is damaged.
         kind = type(error).__name__

@@ -1,0 +1,191 @@
+"""Run folders from strangers: none executes code, reads outside, or takes far more memory than room on disk."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+
+import countveil as cv
+
+QUIETLY = {"progress": False, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "run.zarr"
+    release = cv.simulate_release(
+        [[9, 0, 0], [0, 8, 7]], epsilon=2, seed=1, labels={"letter": ["a", "b"], "word": ["x", "y", "z"]}
+    )
+    cv.fit(cv.TopicModel(2), release, sweeps=40, **QUIETLY).save(path)
+    return path
+
+
+@pytest.fixture
+def run(saved, tmp_path):
+    shutil.copytree(saved, tmp_path / "run.zarr")
+    return tmp_path / "run.zarr"
+
+
+def refused(path, match):
+    with pytest.raises(cv.PosteriorFileError, match=match):
+        cv.load_posterior(path)
+
+
+def changed(path, **new):
+    node = json.loads(path.read_text())
+    path.write_text(json.dumps({**node, **new}))
+
+
+class Spy:
+    """Unpickled, it would leave a mark."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
+def format_2_array(place, mark):
+    """As an attacker would write it: Zarr 2 metadata with a filter that unpickles its chunks."""
+    place.mkdir()
+    kind = {"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|O", "compressor": None}
+    filters = [{"id": "pickle", "protocol": 5}]
+    (place / ".zarray").write_text(json.dumps({**kind, "fill_value": None, "order": "C", "filters": filters}))
+    (place / ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": ["chain"]}))
+    (place / "0").write_bytes(pickle.dumps(np.array([Spy(mark)], dtype=object)))
+
+
+def test_what_was_saved_loads(run):
+    assert cv.load_posterior(run).model == cv.TopicModel(2)
+
+
+def test_no_pickle_of_format_2(run, tmp_path):
+    format_2_array(run / "posterior" / "extra", tmp_path / "mark")
+    refused(run, r"Zarr format 2, 'posterior.+\.zattrs'|Zarr format 2, 'posterior.+\.zarray'")
+    assert not (tmp_path / "mark").exists()
+    # The attack is one: whoever reads the chunk as its metadata ask is hit.
+    pickle.loads((run / "posterior" / "extra" / "0").read_bytes())
+    assert (tmp_path / "mark").exists()
+
+
+def test_no_format_2_in_the_name_of_3(run):
+    changed(run / "posterior" / "theta" / "zarr.json", zarr_format=2)
+    refused(run, "another format than Zarr 3, 'posterior")
+
+
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [{"name": "numcodecs.pickle", "configuration": {}}],
+        [{"name": "bytes"}, {"name": "blosc", "configuration": {}}],
+        [{"name": "bytes"}],
+        [{"name": "sharding_indexed", "configuration": {}}],
+        [{"name": "bytes"}, {"name": "zstd"}, {"name": "zstd"}],
+    ],
+)
+def test_no_other_codecs(run, codecs):
+    changed(run / "posterior" / "theta" / "zarr.json", codecs=codecs)
+    refused(run, r"got codecs \[.*'posterior")
+
+
+@pytest.mark.parametrize("kind", ["object", "complex64", "r64", {"name": "numpy.datetime64"}, None, ["int8"]])
+def test_no_other_types(run, kind):
+    changed(run / "posterior" / "theta" / "zarr.json", data_type=kind)
+    refused(run, "got data of type")
+
+
+def test_no_links(run, tmp_path):
+    outside = tmp_path / "secret"
+    outside.mkdir()
+    (run / "posterior" / "elsewhere").symlink_to(outside)
+    refused(run, r"got a link, 'posterior.elsewhere'")
+    (run / "posterior" / "elsewhere").unlink()
+    chunk = run / "posterior" / "theta" / "c" / "0"
+    shutil.move(chunk, outside / "0")
+    chunk.symlink_to(outside / "0")
+    refused(run, "got a link, 'posterior")
+
+
+def test_no_node_of_another_kind(run):
+    changed(run / "sample_stats" / "zarr.json", node_type="table")
+    refused(run, "neither group nor array, 'sample_stats")
+
+
+def test_no_consolidated_metadata(run):
+    changed(run / "zarr.json", consolidated_metadata={"kind": "inline", "metadata": {}})
+    refused(run, "consolidated metadata")
+
+
+def test_no_arrays_far_larger_than_the_folder(run):
+    """16 GB out of a few bytes: shapes alone, and chunks that really are zstd of zeros."""
+    huge = 2**31
+    changed(run / "posterior" / "theta" / "zarr.json", shape=[2, 4, 2, huge // 16])
+    refused(run, "a chunk of|chunks declared|far larger")
+    root = zarr.open_group(run.with_name("bomb.zarr"), mode="w", zarr_format=3)
+    array = root.create_array(
+        "zeros", shape=(2**27,), chunks=(2**27,), dtype="int8", compressors=[zarr.codecs.ZstdCodec(level=0)]
+    )
+    array[:] = 1
+    size = sum(f.stat().st_size for f in run.with_name("bomb.zarr").rglob("*") if f.is_file())
+    assert size < 2**27 / 1000
+    refused(run.with_name("bomb.zarr"), "arrays far larger than the folder")
+
+
+def test_no_texts_that_swell(run):
+    """A chunk of texts says by its frame how large it is, not by its shape."""
+    place = run / "posterior" / "column"
+    if not place.exists():
+        place = run / "posterior" / "word"
+    chunk = next(f for f in (place / "c").rglob("*") if f.is_file())
+    chunk.write_bytes(numcodecs.Zstd(level=1).encode(bytes(2**28)))
+    refused(run, "arrays far larger than the folder")
+
+
+def test_no_millions_of_chunks(run):
+    changed(
+        run / "posterior" / "theta" / "zarr.json",
+        shape=[3000, 1000, 1, 1],
+        chunk_grid={"name": "regular", "configuration": {"chunk_shape": [1, 1, 1, 1]}},
+    )
+    refused(run, "a chunk of 64 bytes|3000000 chunks declared|a chunk of")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x28\xb5\x2f\xfd", b"none at all", b"\x28\xb5\x2f\xfd\x00\x00\x00\x00"]
+)
+def test_no_other_chunks(run, content):
+    chunk = next(f for f in (run / "posterior" / "theta" / "c").rglob("*") if f.is_file())
+    chunk.write_bytes(content)
+    refused(run, "no zstd frame|does not say its size")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{", '{"zarr_format": 3}', '{"zarr_format": 3, "node_type": "array"}']
+)
+def test_metadata_of_any_kind_give_the_one_error(run, text):
+    (run / "posterior" / "theta" / "zarr.json").write_text(text)
+    with pytest.raises(cv.PosteriorFileError):
+        cv.load_posterior(run)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as on Linux")
+def test_a_small_folder_takes_little_memory(run):
+    """Even where a limit would be missed: the whole attempt fits into 1 GB beyond what imports need."""
+    changed(run / "posterior" / "phi" / "zarr.json", shape=[2, 4, 2**20, 2**10])
+    program = (
+        "import countveil as cv, resource\n"
+        "soft = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        f"try:\n    cv.load_posterior({str(run)!r})\n"
+        "except cv.PosteriorFileError:\n    pass\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - soft)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 2**30

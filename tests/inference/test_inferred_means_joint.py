@@ -144,7 +144,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+#: One of each kind for every `make test`; all of them, with twenty times the replicates, in the long stage.
+QUICK = (
+    "topics", "topics, bessel", "topics, integrated, missing", "words with a scale beside", "directed, plain, missing",
+    "undirected", "CP, fibers", "Tucker", "one rate fixed",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_joint_law(name, pvalues):
     least, each = pvalues(CASES[name], replicates=150, sweeps=3, seed=41)
     assert least > FALSE_ALARM, each

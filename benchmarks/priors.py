@@ -172,7 +172,7 @@ def main() -> None:
     once = sp.csr_array(counts).astype(bool).astype(np.int64)
     say(
         "",
-        "The same with every count above 1 made 1: what is left of the total's shortfall without bursts.",
+        "The same with every count above 1 made 1, so that there are no bursts.",
         "",
     )
     table(text._replace(counts=once, models={"inferred": text.models["inferred"]}), (1.0,), 1, say)

@@ -184,7 +184,7 @@ def scales_with_one_entry_less(monkeypatch):
     monkeypatch.setattr(
         prior,
         "new_scales",
-        lambda k, f, a, law, c, factor, *rest: right(k, f, a, law, c, factor[:, :1], *rest),
+        lambda k, f, a, law, c, factor, *rest: right(k, f, a, law, c[:1], factor[:, :1].copy(), *rest),
     )
 
 

@@ -1,5 +1,7 @@
 """Which factor has scales, means, a level; what the prior then is; and each draw given the factors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -157,13 +159,22 @@ def test_a_prior_that_fights_the_release_is_named():
         cv.fit(TopicModel(20, shape=1.0, rate=100.0), large_release(), **QUICKLY)
 
 
-def test_no_other_prior_is():
-    cv.fit(TopicModel(20), large_release(), **QUICKLY)
-    cv.fit(TopicModel(20, shape=1.0, rate=9.0), large_release(), **QUICKLY)
-    # A handful of cells: the prior is sure of nothing.
-    cv.fit(TopicModel(2, shape=0.1, rate=1.0), cv.PrivateCounts([[90, 2], [1, 80]], alpha=0.2), **QUICKLY)
-    # Plain counts overrule any prior.
-    cv.fit(TopicModel(20, shape=1.0, rate=1.0), large_release().to_dense(), **QUICKLY)
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (TopicModel(20), large_release()),
+        (TopicModel(20, shape=1.0, rate=9.0), large_release()),
+        # A handful of cells: the prior is sure of nothing.
+        (TopicModel(2, shape=0.1, rate=1.0), cv.PrivateCounts([[90, 2], [1, 80]], alpha=0.2)),
+        # Plain counts overrule any prior.
+        (TopicModel(20, shape=1.0, rate=1.0), large_release().to_dense()),
+    ],
+)
+def test_no_other_prior_is_named(model, data):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        cv.fit(model, data, **QUICKLY)
+    assert [str(one.message) for one in found if "prior:" in str(one.message)] == []
 
 
 def test_a_shape_and_a_rate():

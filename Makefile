@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 READY := $(VENV)/.ready-$(VERSION)
 
-.PHONY: help setup demo test test-long test-oldest lint bench priors clean
+.PHONY: help setup demo test test-long test-oldest test-ray attacks fuzz lint bench priors prevalence side-channels paper clean
 
 help:
 	@echo "make setup        build .venv, with the versions of constraints.txt"
@@ -15,9 +15,15 @@ help:
 	@echo "make test         set up if needed, then lint and each behaviour once"
 	@echo "make test-long    full repetitions and slow checks"
 	@echo "make test-oldest  a part of the tests, on Python 3.11 with the lowest versions pyproject.toml promises"
+	@echo "make test-ray     the Ray engine, on a cluster of three on this machine (installs Ray, 80 MB)"
+	@echo "make attacks      the attacks of SECURITY.md, in full"
+	@echo "make fuzz         crafted files against every reader: make fuzz SECONDS=600 SEED=7"
 	@echo "make lint         ruff, mypy on src, import-linter"
 	@echo "make bench        speed as ratios, side by side, in one run"
 	@echo "make priors       fixed and inferred priors side by side (an hour)"
+	@echo "make prevalence   how often intervals of groups hold the truth, by simulation (an hour)"
+	@echo "make side-channels  what time and file size tell about the counts (a minute)"
+	@echo "make paper        tables of docs/paper.md from the studies beside it"
 	@echo "make clean        remove the environment and all caches"
 
 setup: $(READY)
@@ -38,17 +44,32 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -n 2 -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
 test-long: $(READY)
-	$(BIN)/python -m pytest -n 2 -m long
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
+
+# Ray is large: not for everyone who runs the tests.
+test-ray: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,ray]'
+	COUNTVEIL_TEST_RAY=1 $(BIN)/python -m pytest -n 0 -m "long or not long" tests/inference/test_ray.py
+
+# What SECURITY.md says was tried.
+attacks: $(READY)
+	$(BIN)/python -m pytest -n 2 -m "long or not long" tests/privacy tests/auditing tests/counts \
+		tests/posterior/test_strangers_runs.py tests/posterior/test_damaged_runs.py tests/cli/test_nasty_labels.py tests/fuzz
+
+# The same SEED makes the same files; what is found is saved in fuzz-findings.
+SECONDS ?= 180
+fuzz: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # Not lint, and not every test: what is read, drawn, saved and shown through other people's libraries.
 OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
 test-oldest: $(OLDEST)/.ready
 	$(OLDEST)/bin/python -m pytest -n 2 -m "not long" -W ignore::DeprecationWarning tests/test_imports.py \
-		tests/privacy/test_add_noise.py tests/counts/test_privatize.py tests/counts/test_forms.py \
+		tests/privacy/test_add_noise.py tests/counts/test_privatize.py tests/counts/test_inputs.py tests/counts/test_records.py \
 		tests/counts/test_files.py tests/counts/test_folder.py tests/posterior/test_round_trip.py \
 		tests/posterior/test_tree.py tests/posterior/test_summary.py tests/report tests/cli
 
@@ -68,6 +89,16 @@ bench: $(READY)
 
 priors: $(READY)
 	$(BIN)/python benchmarks/priors.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES))
+
+prevalence: $(READY)
+	$(BIN)/python benchmarks/prevalence.py
+
+side-channels: $(READY)
+	$(BIN)/python benchmarks/side_channels.py
+
+# The numbers themselves are made by the commands that the page names, into docs/studies.
+paper: $(READY)
+	$(BIN)/python -m countveil.studies.page docs/paper.md
 
 clean:
 	rm -rf $(VENV) $(OLDEST) demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

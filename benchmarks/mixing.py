@@ -52,7 +52,7 @@ def samples_per_sweep(
             run.advance(sweeps // 10, workers)
             for _ in range(sweeps):
                 run.advance(1, workers)
-                log_likelihood.append(monitor.scalars(run.state, None, None)["log_likelihood"])
+                log_likelihood.append(monitor.scalars(run.state, None, None)["sampled_log_likelihood"])
                 rates.append(np.log(model.rates_at(run.state, at_row, at_column)))
         traces = np.array(rates).T
         each = [float(array_stats.ess(trace[None], method="mean")) / sweeps for trace in traces]

@@ -16,6 +16,7 @@ from numba import cuda
 from countveil.kernels.alias import build_alias, draw_alias
 from countveil.kernels.binomial import binomial, categorical, multinomial
 from countveil.kernels.elementary import exp_of, log_of
+from countveil.kernels.exact_sum import split
 from countveil.kernels.gamma import gamma, log_gamma, small_gamma_at
 from countveil.kernels.law_shape import draw_law_shape, log_density_of_shape
 from countveil.kernels.log_scale import draw_log_scale
@@ -176,6 +177,18 @@ def repeated_body(i, released, noise, out):
     out[i, 4] = repeated_log_ratio(y, mode, x, noise, 0.3)
 
 
+@numba.njit
+def split_body(i, terms, weights, scale, halves, out):
+    split(i, i + 1, terms, weights, scale, halves)
+    out[i] = halves[i, 0, 1] + halves[i, 1, 1] * 2.0**-30
+
+
+def split_arguments():
+    terms = np.random.default_rng(SEED).uniform(0.0, 1.0, (THREADS, 2))
+    halves = np.zeros((THREADS, 2, 2), dtype=np.int32)
+    return terms, np.linspace(0.1, 0.9, THREADS), np.full(2, 2.0**29), halves, np.zeros(THREADS)
+
+
 def bodies():
     """Scalar cases by name."""
     for cases, wrap in ((SAMPLERS, sampler_body), (FUNCTIONS, function_body)):
@@ -209,6 +222,10 @@ def on_cpu() -> dict[str, list[float]]:
         array_body(i, *arguments)
         repeated_body(i, RELEASED, NOISE, repeated)
     results["repeated"] = repeated.ravel().tolist()
+    given = split_arguments()
+    for i in range(THREADS):
+        split_body(i, *given)
+    results["split"] = given[-1].tolist()
     results["arrays"] = arguments[-1].ravel().tolist() + arguments[-2].ravel().tolist()
     return results
 
@@ -237,7 +254,16 @@ def on_device() -> dict[str, list[float]]:
         if i < out.shape[0]:
             repeated_body(i, released, noise, out)
 
+    @cuda.jit
+    def go_split(terms, weights, scale, halves, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            split_body(i, terms, weights, scale, halves, out)
+
     results = {}
+    given = split_arguments()
+    go_split[1, THREADS](*given)
+    results["split"] = given[-1].tolist()
     repeated = np.zeros((THREADS, 5))
     go_repeated[1, THREADS](RELEASED, NOISE, repeated)
     results["repeated"] = repeated.ravel().tolist()

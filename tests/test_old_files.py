@@ -1,5 +1,6 @@
 """Files of earlier versions load, and say what they said: see files_of_version_1/README.md."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,21 @@ def test_a_release():
     assert release.rho.tolist() == [[1.0], [2.0], [0.5]]
     assert release.row_guarantees == (cv.Guarantee(1), cv.Guarantee(2), cv.Guarantee("1/2"))
     assert release.guarantee == cv.Guarantee(2)
-    assert str(release.guarantee) == f"Any word (or other count) of one document, an e-mail say, {PROMISE}"
+    assert str(release.guarantee) == str(cv.Guarantee(2))
+
+
+def test_a_folder_from_before_generations(tmp_path, monkeypatch):
+    release = cv.load_release(FOLDER / "labels")
+    assert release.to_dense().tolist() == [[7, 7, None, 4], [1, 1, 7, 9], [1, 9, 4, None]]
+    assert release.rho.tolist() == [[1.0], [2.0], [0.5]]
+    assert [each.tolist() for each in release.labels] == [["a", "Öl", "c d"], ["oil", "gas", "power", "sun"]]
+    # It can be overwritten by one of today's.
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 0)
+    target = shutil.copytree(FOLDER / "labels", tmp_path / "labels")
+    new = cv.PrivateCounts([[1, 2]], alpha=0.5, labels=(["a"], ["b", "c"]))
+    new.save(target, overwrite=True)
+    assert sorted(path.name for path in target.iterdir()) == ["generation-1", "release.json"]
+    assert cv.load_release(target) == new
 
 
 def test_a_run_of_an_undirected_network():
@@ -50,7 +65,10 @@ def test_a_run_of_an_undirected_network():
         '"self_loops": false, "shape": 0.1, "rate": 1.0}}'
     )
     promise = f"Any word (or other count) of one cell, one word's count in an e-mail say, {PROMISE}"
-    assert run.tree.attrs["guarantee"] == str(run.release.guarantee) == promise
+    assert run.tree.attrs["guarantee"] == promise  # in the words of its time
+    assert run.release.guarantee == cv.Guarantee(2, unit="cell")
+    # Called log_likelihood in the file, which ArviZ takes for that of single observations.
+    assert list(run.tree["sample_stats"].data_vars) == ["sampled_log_likelihood", "total_rate", "log_joint"]
     assert run.release.total() == pytest.approx(311.7478588580027, rel=1e-12)
     draw = run.tree["posterior"]["pi"].to_numpy()[0, 1]
     assert draw.tobytes().hex() == "46d4be3f55dc223955dc2239c4611b40"
@@ -80,10 +98,17 @@ def test_a_run_of_several_views():
         authors=cv.Factorization("dk,ka->da", names=["theta", "psi"], shape={"psi": 0.5}, rate=1.0, k=2),
     )
     assert settings_of(run) == SETTINGS
-    assert settings_of(run["words"]) == {**SETTINGS, "algorithm": "auto"}
+    assert settings_of(run["words"]) == {
+        **SETTINGS,
+        "algorithm": "auto",
+        "start": "plain",
+        "stopped": "sweeps",
+        "keep": "all",
+    }
     promise = f"Any word (or other count) of one document, an e-mail say, {PROMISE}"
     assert run.tree.attrs["guarantee"] == f"words: {promise}"
-    assert str(run["words"].release.guarantee) == run["words"].tree.attrs["guarantee"] == promise
+    assert run["words"].tree.attrs["guarantee"] == promise
+    assert run["words"].release.guarantee == cv.Guarantee(2)
     assert run["authors"].release is None
     draw = run.tree["posterior"]["psi"].to_numpy()[1, 3]
     assert draw.tobytes().hex() == "c2f5a03e73d6103b5322023f215d433e"

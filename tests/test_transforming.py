@@ -74,7 +74,7 @@ CASES = {
 def test_joint_law(name):
     case = CASES[name]
     pvalues = joint_pvalues(
-        lambda rng: draw_rows(rng, ROWS, *case), sampler, FUNCTIONS, replicates=600, sweeps=3, seed=SEED + 1
+        lambda rng: draw_rows(rng, ROWS, *case), sampler, FUNCTIONS, replicates=150, sweeps=3, seed=SEED + 1
     )
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
@@ -94,6 +94,7 @@ def test_joint_law_with_many_replicates(name):
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
+@pytest.mark.long
 def test_the_joint_test_catches_noise_taken_for_counts():
     pvalues = joint_pvalues(
         lambda rng: draw_rows(rng, ROWS, 0.4),

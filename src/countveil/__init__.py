@@ -10,15 +10,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from countveil.version import __version__
 
 if TYPE_CHECKING:
     from countveil.auditing import AuditReport as AuditReport
     from countveil.auditing import Check as Check
     from countveil.auditing import audit as audit
     from countveil.counts import CombinedReleases as CombinedReleases
+    from countveil.counts import Ledger as Ledger
+    from countveil.counts import LedgerError as LedgerError
     from countveil.counts import PrivateCounts as PrivateCounts
     from countveil.counts import ReleaseFileError as ReleaseFileError
+    from countveil.counts import append_release as append_release
     from countveil.counts import combine_releases as combine_releases
     from countveil.counts import load_release as load_release
     from countveil.counts import privatize as privatize
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from countveil.counts import simulate_release as simulate_release
     from countveil.counts import stack_rows as stack_rows
     from countveil.fitting import fit as fit
+    from countveil.inference.settings import Ray as Ray
     from countveil.models import CommunityModel as CommunityModel
     from countveil.models import CountModel as CountModel
     from countveil.models import Factorization as Factorization
@@ -39,6 +43,9 @@ if TYPE_CHECKING:
     from countveil.posterior import load_posterior as load_posterior
     from countveil.privacy import Guarantee as Guarantee
     from countveil.privacy import add_noise as add_noise
+    from countveil.resuming import extend as extend
+    from countveil.resuming import merge_runs as merge_runs
+    from countveil.resuming import resume as resume
     from countveil.transforming import transform as transform
 
 # Public name -> the module that holds it. A module named after itself is offered as a submodule.
@@ -50,6 +57,8 @@ _HOME = {
     "CountModel": "countveil.models",
     "Factorization": "countveil.models",
     "Guarantee": "countveil.privacy",
+    "Ledger": "countveil.counts",
+    "LedgerError": "countveil.counts",
     "Posterior": "countveil.posterior",
     "PosteriorFileError": "countveil.posterior",
     "PrivateCounts": "countveil.counts",
@@ -61,14 +70,20 @@ _HOME = {
     "UnknownNoise": "countveil.models",
     "add_noise": "countveil.privacy",
     "audit": "countveil.auditing",
+    "append_release": "countveil.counts",
     "combine_releases": "countveil.counts",
     "distributions": "countveil.distributions",
     "evaluation": "countveil.evaluation",
+    "extend": "countveil.resuming",
     "fit": "countveil.fitting",
+    "Ray": "countveil.inference.settings",
     "load_posterior": "countveil.posterior",
     "load_release": "countveil.counts",
+    "merge_runs": "countveil.resuming",
     "privatize": "countveil.counts",
     "privatize_to_file": "countveil.counts",
+    "report": "countveil.report",
+    "resume": "countveil.resuming",
     "simulate_release": "countveil.counts",
     "stack_rows": "countveil.counts",
     "transform": "countveil.transforming",

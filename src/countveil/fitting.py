@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-import sys
+import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from countveil.counts import PrivateCounts
-from countveil.counts.plain_counts import PlainCounts
-from countveil.inference.chains import run_chains
-from countveil.inference.engines import cpu
-from countveil.inference.problem import Problem, at_alpha, make_problem
-from countveil.inference.settings import Settings, check_settings
-from countveil.inference.store import Draws
+from countveil.inference.engines.engine import resolved
+from countveil.inference.problem import Problem, make_problem
+from countveil.inference.progress import Progress
+from countveil.inference.settings import Ray, Settings, check_seconds, check_settings
 from countveil.models import CountModel
+from countveil.models.count_model import whole_number
 from countveil.models.einsum.model import EinsumModel
+from countveil.models.einsum.start import prior_total
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
-from countveil.runtime.compiled import is_cold
+from countveil.running import Watching, join_shards, run_in_memory, run_on_disk, running_means, without_draws
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
@@ -40,11 +42,17 @@ def fit(
     chains: int = ...,
     seed: int | None = ...,
     method: str = ...,
-    engine: str = ...,
+    engine: str | Ray = ...,
     algorithm: str = ...,
+    start: str = ...,
     threads: int | None = ...,
-    progress: bool = ...,
+    progress: bool | Callable[[Progress], Any] = ...,
     labels: Any = ...,
+    store: str | os.PathLike[str] | None = ...,
+    checkpoint_seconds: float = ...,
+    chain: int | None = ...,
+    until: Mapping[str, float] | None = ...,
+    max_seconds: float | None = ...,
 ) -> SharedPosterior: ...
 
 
@@ -59,12 +67,19 @@ def fit(
     chains: int = ...,
     seed: int | None = ...,
     method: str = ...,
-    engine: str = ...,
+    engine: str | Ray = ...,
     algorithm: str = ...,
+    start: str = ...,
     threads: int | None = ...,
-    progress: bool = ...,
+    progress: bool | Callable[[Progress], Any] = ...,
     labels: Any = ...,
     robust: float | None = ...,
+    store: str | os.PathLike[str] | None = ...,
+    checkpoint_seconds: float = ...,
+    chain: int | None = ...,
+    until: Mapping[str, float] | None = ...,
+    max_seconds: float | None = ...,
+    keep: str = ...,
 ) -> Posterior: ...
 
 
@@ -78,12 +93,19 @@ def fit(
     chains: int = 2,
     seed: int | None = None,
     method: str = "exact",
-    engine: str = "auto",
+    engine: str | Ray = "auto",
     algorithm: str = "auto",
+    start: str = "auto",
     threads: int | None = None,
-    progress: bool = True,
+    progress: bool | Callable[[Progress], Any] = True,
     labels: Any = None,
     robust: float | None = None,
+    store: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 60.0,
+    chain: int | None = None,
+    until: Mapping[str, float] | None = None,
+    max_seconds: float | None = None,
+    keep: str = "all",
 ) -> Posterior | SharedPosterior:
     """Draw from the posterior of ``model`` given released counts, or given plain ones.
 
@@ -95,7 +117,8 @@ def fit(
         A ``PrivateCounts`` release; or plain counts (numpy, nested lists, scipy.sparse, DataFrame; a numpy
         masked array has missing cells), which gives ordinary, non-private factorization. See ``stack_rows`` for
         a release with public counts beside it, ``combine_releases`` for counts released several times. For
-        ``SharedFactors`` a mapping from its views to such data; the result is a ``SharedPosterior``.
+        ``SharedFactors`` a mapping from its views to such data; the result is a ``SharedPosterior``. With
+        ``engine="mpi"`` or ``"ray"`` also the path of a release, of which every rank or actor reads its own rows.
     sweeps, burn_in, thin, chains
         Sweeps include burn-in (half of them by default); every chain keeps ``(sweeps - burn_in) // thin`` draws.
     seed
@@ -105,20 +128,50 @@ def fit(
         ``"exact"`` draws the true counts from their exact conditional. ``"bessel"`` is the paper's sampler, for
         comparison. ``"naive"`` takes clamped noisy counts for true ones, and is biased.
     engine
-        The hardware: ``"auto"`` or ``"cpu"``.
+        The hardware: ``"cpu"``; ``"cuda"``, a GPU (docs/engines.md); or ``"auto"``, which takes the GPU where
+        there is one that serves the problem and the work is large enough. ``"mpi"`` spreads the rows over the
+        ranks of an MPI job, ``cv.Ray(...)`` over actors of a Ray cluster (docs/cluster.md). Draws depend on the
+        seed alone; those of a GPU and of CPUs differ, and have the same law.
     algorithm
         ``"auto"`` takes the fastest. For the curious: ``"tokens"``, ``"integrated"``, ``"fibers"``, or ``"cells"``,
         the reference that visits every cell. All are exact.
+    start
+        ``"auto"`` helps chains in burn-in to find their place where that is known to help (docs/starts.md);
+        ``"plain"`` has ordinary sweeps alone, as in the paper; ``"collapsed"`` lets topics climb faster, but to no
+        better place. After burn-in there is no difference.
     threads
         All cores by default.
     progress
-        Show sweeps per second and time left.
+        Show sweeps per second, time left and the log-likelihood of every chain, on standard error. Or a function of
+        your own, which is called about once a second with a ``Progress`` (docs/diagnostics.md).
     labels
         For plain counts without labels of their own: (row labels, column labels), either may be None. For
         ``SharedFactors`` a mapping from views to such.
     robust
         For plain counts: fit them as if they had been released with noise of this alpha, in (0, 1), so that
         single odd counts weigh less. See docs/unknown_noise.md for what that assumes.
+    store
+        A new folder, to which draws go as they come, with checkpoints: a run that was killed goes on by
+        ``cv.resume(store)``, bit by bit as if nothing had happened (docs/long_runs.md). By default draws stay in
+        memory; ``posterior.save`` writes them.
+    checkpoint_seconds
+        With ``store``: time between two checkpoints. They come less often where they would take more than one
+        fiftieth of the time.
+    chain
+        With ``store``: run this one of the chains only, 0 to ``chains - 1``, as jobs on several machines do;
+        ``cv.merge_runs`` puts them together.
+    until
+        End before ``sweeps``, once the monitored scalars are precise enough: ``{"ess": 400, "r_hat": 1.01}``, or
+        one of the two. ESS (bulk) is of all chains together; R-hat is split and rank-normalised. Both are looked at
+        after sweeps that follow from the settings, the first after 20 draws, so that a seed gives the same draws.
+        They are how the run of all ``sweeps`` begins: give ``burn_in``, which by default is half of ``sweeps``.
+    max_seconds
+        End after this time, compilation included, with the draws kept until then.
+    keep
+        What is kept of the draws. ``"all"``: everything. ``"columns"``: draws of all that does not stand on rows,
+        and running means and standard deviations of the rows' shares. ``"summaries"``: running means and standard
+        deviations alone, beside the monitored scalars. Where there are many rows this bounds memory and disk;
+        docs/long_runs.md says what can then be asked, and what it assumes.
 
     Ctrl-C ends a fit early and returns the draws kept until then.
 
@@ -129,43 +182,60 @@ def fit(
     >>> cv.fit(cv.TopicModel(n_topics=2), release, sweeps=40, thin=2, seed=1, progress=False)
     Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 10 draws)
     """
+    threads = join_shards(engine, threads)
     settings = check_settings(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, seed=seed,
-        method=method, engine=engine, threads=threads, algorithm=algorithm,
+        method=method, engine=engine, threads=threads, algorithm=algorithm, start=start, until=until, keep=keep,
     )  # fmt: skip
-    problem = make_problem(model, data, settings.method, labels, robust)
+    seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
+    watching = Watching.checked(progress, max_seconds)
+    if chain is not None:
+        chain = _check_chain(chain, settings, seed, store, until)
+    if store is not None:
+        from countveil.posterior.runs.growing_store import check_new
+
+        store = check_new(store)
+    source, data = _release_at(data, settings)
+    problem = replace(make_problem(model, data, settings.method, labels, robust), source=source)
+    settings = resolved(settings, problem)
     _warn_of_a_prior_that_fights(problem)
-    draws = _run(problem, settings, progress)
-    # What reads the draws (xarray, pandas: 50 MB) is imported when there are draws, after the memory of the sweeps
-    # has been given back.
-    if isinstance(problem.model, SharedFactors):
-        from countveil.posterior.shared import facts_of, shared_posterior
+    if store is not None:
+        from countveil.posterior.runs.growing_store import GrowingStore
 
-        facts = {name: facts_of(view.given) for name, view in problem.views.items()}
-        return shared_posterior(draws, problem.model, facts)
-    from countveil.posterior.posterior import Posterior
-    from countveil.posterior.runs.schema import make_tree
+        numbers = range(settings.chains) if chain is None else [chain]
+        new, running = partial(without_draws, problem, settings, numbers), running_means(problem, settings)
+        grown = GrowingStore(Path(store), settings, numbers, seconds, new, running=running)
+        return run_on_disk(grown, problem, watching)
+    return run_in_memory(problem, settings, watching)
 
-    given = problem.views[""].given
-    promised = None if isinstance(given, PlainCounts) else given.guarantee
-    guarantee = None if promised is None else str(promised)
-    if problem.alpha is not None:
-        assert isinstance(given, PrivateCounts)
-        given = at_alpha(given, float(draws.monitored["alpha"].mean()))
-    tree = make_tree(draws, problem.model, given.axes, given.shape, given.labels, guarantee)
-    if problem.alpha is not None:
-        tree["posterior"]["alpha"] = tree["sample_stats"]["alpha"]
-    if robust is not None:
-        tree["posterior"].attrs["robust"] = float(robust)
-    return Posterior(
-        tree, problem.model, draws.state_type, given, given.axes, given.shape, given.labels, settings.seed
-    )
+
+def _release_at(data: Any, settings: Settings) -> tuple[str | None, Any]:
+    """Where the rows of a release can be read by each process, and the release."""
+    if settings.engine in ("mpi", "ray") and isinstance(data, str | os.PathLike):
+        from countveil.counts import load_release
+
+        return os.path.realpath(data), load_release(data)
+    return None, data
+
+
+def _check_chain(chain: Any, settings: Settings, seed: Any, store: Any, until: Any) -> int:
+    if until is not None:
+        raise ValueError(
+            "until: expected none beside chain, got one: how precise a run is shows when all its chains are seen "
+            "together; merge them, and extend the run if need be"
+        )
+    chain = whole_number("chain", chain, 0, settings.chains - 1)
+    if store is None:
+        raise ValueError("chain: expected store= beside it, the folder of a run that can be merged, got none")
+    if seed is None:
+        raise ValueError("seed: expected a number beside chain, the same for all chains of a run, got None")
+    return chain
 
 
 def _warn_of_a_prior_that_fights(problem: Problem) -> None:
     """Say so where a fixed prior is sure of a total that is far from the one that the release tells."""
     for view in problem.views.values():
-        expected = view.model.prior_total(view.data.shape) if isinstance(view.model, EinsumModel) else None
+        expected = prior_total(view.model, view.data.shape) if isinstance(view.model, EinsumModel) else None
         if expected is None or not isinstance(view.data, PrivateCounts):
             continue
         prior, spread = expected
@@ -179,25 +249,3 @@ def _warn_of_a_prior_that_fights(problem: Problem) -> None:
                 "scales of rows, columns and components are inferred (docs/priors.md)",
                 stacklevel=3,
             )
-
-
-def _run(problem: Problem, settings: Settings, progress: bool) -> Draws:
-    """The chains, with a word to the user where they take longer or end earlier than expected."""
-    if progress and is_cold(Path(cpu.__file__).parent):
-        print("countveil: compiling for this machine, once; about a minute", file=sys.stderr, flush=True)
-    draws = run_chains(problem, settings, progress_bar("fit", " sweeps", progress))
-    if draws.interrupted:
-        kept = len(next(iter(draws.monitored.values()))[0])
-        warnings.warn(f"interrupted: {kept} of {settings.kept} draws per chain were kept", stacklevel=3)
-    return draws
-
-
-def progress_bar(name: str, unit: str, show: bool) -> Callable[[range], Iterable[int]]:
-    """What wraps a range to show how far it is."""
-    if not show:
-        return iter
-    from tqdm.auto import tqdm
-
-    # To standard error. A terminal gets a moving line; a log file a line every half minute at most.
-    often = 0.2 if sys.stderr.isatty() else 30.0
-    return lambda steps: tqdm(steps, unit=unit, desc=name, dynamic_ncols=True, mininterval=often)

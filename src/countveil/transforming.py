@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from countveil.counts.plain_counts import read_counts
-from countveil.fitting import progress_bar
-from countveil.inference.new_rows import NewRows, new_row_draws
+from countveil.inference.new_rows import NewGroups, NewRows, new_row_draws
 from countveil.inference.problem import Counts
 from countveil.inference.settings import check_settings
 from countveil.models.count_model import whole_number
+from countveil.models.groups import NO_GROUP, Groups, read_groups
 from countveil.posterior.axes import free_names, readable_labels
 from countveil.posterior.known_columns import KnownColumns, known_columns
+from countveil.posterior.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.shared import SharedPosterior
 from countveil.posterior.states import row_slices
@@ -36,6 +38,7 @@ def transform(
     progress: bool = True,
     labels: Any = None,
     interval: float = 0.9,
+    groups: Any = None,
 ) -> xr.Dataset:
     """Memberships of new rows in the topics (communities, components) of a fit, with uncertainty.
 
@@ -65,6 +68,10 @@ def transform(
         For plain counts without labels of their own: labels for each axis of ``data``, any may be None.
     interval
         The share of the draws that ``low`` and ``high`` enclose.
+    groups
+        Of a ``TopicModel`` with groups: those of the new rows, in any form that the model takes. A row without one
+        (None) may be of any group, as often as the rows that were fitted; if some of these had none, it is like
+        them. A group without fitted rows is an error.
 
     Returns
     -------
@@ -108,6 +115,7 @@ def transform(
         )
     if not isinstance(posterior, Posterior):
         raise TypeError(f"posterior: expected a Posterior, got {type(posterior).__name__}")
+    warn_of_modes(posterior, "transform")
     known = known_columns(posterior)
     views = [NewRows(_read("data", data, posterior, labels), known.phi)]
     if received is not None:
@@ -117,9 +125,9 @@ def transform(
         views.append(NewRows(counts, known.received, known.receiving_shape))
         _check_rows(views)
     theta, receiving = new_row_draws(
-        known.prior, views, known.sizes,
+        known.prior, views, known.sizes, groups=_groups(posterior.model, groups, views[0].data),
         sweeps=settings.sweeps, burn_in=burn_in, seed=settings.seed, threads=settings.threads,
-        progress=progress_bar("transform", " draws", progress),
+        progress=_progress_bar(progress),
     )  # fmt: skip
     n_draws = len(known.order)
     shares = _shares(
@@ -136,6 +144,28 @@ def transform(
     }
     arrays = {name: ((row, known.dimension), values) for name, values in shares.items()}
     return xr.Dataset(arrays, coordinates, {"interval": interval})
+
+
+def _groups(model: Any, given: Any, data: Counts) -> NewGroups | None:
+    """The groups of new rows, in the numbers of those that were fitted."""
+    fitted: Groups | None = getattr(model, "groups", None)
+    if fitted is None:
+        if given is not None:
+            raise ValueError("groups: expected None for a fit without groups, got some")
+        return None
+    sizes = np.array([len(rows) for rows in fitted.members], dtype=np.float64)
+    none = len(fitted.names) if NO_GROUP in fitted.labels[len(fitted.names) :] else -1
+    codes = np.full(data.shape[0], none, dtype=np.int64)
+    if given is not None:
+        new = read_groups(given, some=False)
+        assert new is not None
+        new = new.for_rows(data.shape[0], readable_labels(data.labels)[0], some=False)
+        for code, name in enumerate(new.names):
+            if name not in fitted.names:
+                known = ", ".join(map(repr, fitted.names[:10]))
+                raise ValueError(f"groups: expected groups that were fitted ({known}), got {name!r}")
+            codes[new.codes == code] = fitted.names.index(name)
+    return NewGroups(codes, sizes)
 
 
 def _read(name: str, data: Any, posterior: Posterior, labels: Any) -> Counts:
@@ -202,3 +232,14 @@ def _check_labels(before: np.ndarray | None, now: np.ndarray | None, name: str, 
         f"{name}: expected the labels of the {what}{fitted}, got {now[place]!r} in place of {before[place]!r} "
         f"({single} {place})"
     )
+
+
+def _progress_bar(show: bool) -> Callable[[range], Iterable[int]]:
+    """What wraps the range of draws to show how far it is."""
+    if not show:
+        return iter
+    from tqdm.auto import tqdm
+
+    # To standard error. A terminal gets a moving line; a log file a line every half minute at most.
+    often = 0.2 if sys.stderr.isatty() else 30.0
+    return lambda steps: tqdm(steps, unit=" draws", desc="transform", dynamic_ncols=True, mininterval=often)

@@ -1,9 +1,6 @@
-"""The audit passes the installed mechanism and catches every wrong one."""
+"""The audit passes the installed mechanism, says what it tried and finds, and leaves no trace."""
 
-import math
-import os
 import random
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,15 +8,10 @@ import pytest
 from countveil.auditing import AuditReport, audit
 from countveil.privacy import Guarantee, add_noise
 
-SAMPLES = 1_000_000
 ONE = Guarantee(1)
-FRESH = np.random.default_rng()  # from the system's entropy: it must not be the seed that gives it away
 
 
-def failed(report):
-    return {check.name.split(": ")[1] for check in report.checks if not check.passed}
-
-
+@pytest.mark.long
 def test_the_installed_mechanism_passes_at_full_size():
     """99.9 % lower bounds on epsilon: too high once in some 1e5 runs, so in two runs never."""
     reports = [audit(ONE) for _ in range(2)]
@@ -31,6 +23,9 @@ def test_the_installed_mechanism_passes_at_full_size():
         bounds += [c.numbers["lower bound"] for c in report.checks if "neighbours" in c.name]
     assert min(bounds) >= 0.9
     assert min(bounds) <= 1.0
+    told = str(reports[0])
+    assert "finds a seed of 32 bits for each of them" in told
+    assert "Each finds what it says with probability 0.99." in told
 
 
 @pytest.mark.parametrize(
@@ -46,132 +41,19 @@ def test_the_installed_mechanism_passes_at_full_size():
     ],
 )
 def test_the_installed_mechanism_passes(guarantee):
-    report = audit(guarantee, 200_000)
+    report = audit(guarantee, 100_000)
     assert report, report
     assert "Verdict: passed" in str(report)
-    assert len(report.checks) >= 8
+    assert len(report.checks) >= 19
+    assert sum("; finds " in line for line in str(report).splitlines()) >= 10
 
 
-def another_alpha(factor):
+def test_a_mechanism_that_works_in_place_passes():
     def mechanism(counts, guarantee):
-        return add_noise(counts, Guarantee(-math.log(factor * guarantee.alpha)))
+        counts += add_noise(np.zeros_like(counts), guarantee)
+        return counts
 
-    return mechanism
-
-
-def zeros_left_alone(counts, guarantee):
-    return np.where(counts == 0, 0, add_noise(counts, guarantee))
-
-
-def large_counts_spared(counts, guarantee):
-    return np.where(counts > 1000, counts, add_noise(counts, guarantee))
-
-
-def neighbours_share(counts, guarantee):
-    noise = add_noise(np.zeros_like(counts), guarantee)
-    noise[1::20] = noise[0::20][: len(noise[1::20])]
-    return counts + noise
-
-
-def a_block_used_twice(counts, guarantee):
-    noise = add_noise(np.zeros_like(counts), guarantee)
-    noise[54_321:84_321] = noise[:30_000][: len(noise[54_321:84_321])]
-    return counts + noise
-
-
-class SameEveryCall:
-    def __init__(self):
-        self.noise = {}
-
-    def __call__(self, counts, guarantee):
-        kept = self.noise.setdefault(counts.size, add_noise(np.zeros_like(counts), guarantee))
-        return counts + kept
-
-
-def rounded_laplace(counts, guarantee):
-    return counts + np.rint(FRESH.laplace(0, 1 / guarantee.rho, counts.size)).astype(int)
-
-
-def clipped_noise(counts, guarantee):
-    return counts + np.clip(add_noise(np.zeros_like(counts), guarantee), -8, 8)
-
-
-def clamped(counts, guarantee):
-    return np.maximum(add_noise(counts, guarantee), 0)
-
-
-def rather_positive(counts, guarantee):
-    noise = add_noise(np.zeros_like(counts), guarantee)
-    return counts + np.where(FRESH.random(counts.size) < 0.02, np.abs(noise), noise)
-
-
-def geometric(rng, counts, guarantee):
-    stay = 1 - guarantee.alpha
-    return counts + rng.geometric(stay, counts.size) - rng.geometric(stay, counts.size)
-
-
-def legacy_numpy(counts, guarantee):
-    return geometric(np.random, counts, guarantee)
-
-
-def new_numpy(counts, guarantee):
-    return geometric(np.random.default_rng(), counts, guarantee)
-
-
-def seeded_from_python(counts, guarantee):
-    return geometric(np.random.Generator(np.random.PCG64(random.getrandbits(64))), counts, guarantee)
-
-
-def state_across_forks(counts, guarantee):
-    return geometric(FRESH, counts, guarantee)
-
-
-WRONG = [
-    (another_alpha(1.1), "law of the noise"),
-    (another_alpha(0.9), "law of the noise"),
-    (another_alpha(0.9), "epsilon from neighbours"),
-    (zeros_left_alone, "law of the noise"),
-    (zeros_left_alone, "epsilon from neighbours"),
-    (large_counts_spared, "law of the noise"),
-    (neighbours_share, "neighbouring cells"),
-    (a_block_used_twice, "cells at any distance"),
-    (SameEveryCall(), "the same cell in two calls"),
-    (SameEveryCall(), "two calls"),
-    (rounded_laplace, "law of the noise"),
-    (clipped_noise, "largest noise"),
-    (clamped, "law of the noise"),
-    (rather_positive, "sign of the noise"),
-    (legacy_numpy, "two calls after seeding"),
-    (new_numpy, "two calls after seeding"),
-    (seeded_from_python, "two calls after seeding"),
-    pytest.param(
-        state_across_forks,
-        "a forked process",
-        marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system"),
-    ),
-]
-
-
-@pytest.mark.parametrize(("mechanism", "check"), WRONG)
-def test_wrong_mechanisms_are_caught(mechanism, check):
-    report = audit(ONE, SAMPLES, mechanism=mechanism)
-    assert not report
-    assert check in failed(report)
-    assert "Verdict: FAILED" in str(report)
-
-
-@pytest.mark.parametrize("off", ["9/10", "11/10"])
-@pytest.mark.parametrize("guarantee", [Guarantee("0.01"), Guarantee("0.1"), Guarantee(1)])
-def test_a_rate_off_by_a_tenth_is_caught_whatever_the_rate(guarantee, off):
-    def mechanism(counts, given):
-        return add_noise(counts, Guarantee(given.epsilon * Fraction(off), given.precision))
-
-    assert "law of the noise" in failed(audit(guarantee, SAMPLES, mechanism=mechanism))
-
-
-def test_a_privatize_that_forgets_zeros_is_caught(monkeypatch):
-    monkeypatch.setattr("countveil.counts.guarantees.add_noise", zeros_left_alone)
-    assert failed(audit(ONE, 200_000)) == {"zeros of a sparse matrix"}
+    assert audit(ONE, 50_000, mechanism=mechanism)
 
 
 def test_seeding_for_the_audit_is_undone():

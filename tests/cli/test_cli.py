@@ -1,5 +1,6 @@
 """The command as people run it: what it prints, what it writes, how it ends."""
 
+import signal
 import subprocess
 import sys
 
@@ -118,7 +119,11 @@ def test_debug_shows_the_traceback(letters):
 
 def test_audit(capsys, monkeypatch):
     assert main(["audit", "--samples", "50000"]) == 0
-    assert "Verdict: passed" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "Verdict: passed" in told
+    assert "none of 1,000 repeats another; finds a seed of 16 bits for each of them" in told
+    assert "without noise: none (p-value 1); finds one cell in " in told
+    assert "50,000 noisy counts per check, " in told.splitlines()[-1]
     assert main(["audit", "--samples", "50000", "--epsilon", "1/2", "--precision", "3"]) == 0
     assert "epsilon 1/2, precision 3: law of the noise" in capsys.readouterr().out
     monkeypatch.setattr("countveil.counts.guarantees.add_noise", lambda counts, guarantee: counts)
@@ -169,3 +174,70 @@ def test_python_m(letters):
     done = subprocess.run(run, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Wrote" in done.stdout
+
+
+def test_what_is_read_is_not_replaced(letters, capsys):
+    for name in ("letters.csv", "rows.txt", "columns.txt"):
+        before = (letters / name).read_bytes()
+        words = command(letters, "--overwrite", *declared(letters))
+        words[words.index("-o") + 1] = str(letters / name)
+        assert main(words) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(
+            "countveil privatize: error: --output: expected another file than those that are read"
+        )
+        assert (letters / name).read_bytes() == before
+
+
+STOPPED = """
+import os, signal, sys, time
+from countveil.cli import main
+from countveil.counts.files.cells import CellFile
+
+def wait(self, listed):
+    print(*os.listdir(os.path.dirname(sys.argv[4])), flush=True)
+    time.sleep(60)
+
+CellFile.add = wait
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_a_signal_stops_it_in_order(number, code, letters):
+    (letters / "out").mkdir()
+    words = [*command(letters), *declared(letters)]
+    words[words.index("-o") + 1] = str(letters / "out" / "release")
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # what runs the tests may ignore it
+    ) as process:
+        assert process.stdout.readline().startswith(".countveil-unfinished-")
+        process.send_signal(number)
+        _, told = process.communicate()
+    assert process.returncode == code
+    assert told == "countveil: stopped\n"
+    assert not list((letters / "out").iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_signals_are_given_back_and_ignored_ones_stay_ignored(letters, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        seen = []
+        monkeypatch.setattr(
+            "countveil.counts.privatize_to_file",
+            lambda *_, **__: seen.extend(map(signal.getsignal, (signal.SIGHUP, signal.SIGTERM))) or "promise",
+        )
+        assert main(command(letters)) == 0
+        assert seen[0] == signal.SIG_IGN
+        assert callable(seen[1])
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)

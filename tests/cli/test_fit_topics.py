@@ -1,9 +1,12 @@
 """``countveil fit topics`` and ``countveil topics``, as a user types them."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -12,6 +15,7 @@ from scipy import io, sparse
 
 import countveil as cv
 from countveil.cli import main
+from countveil.cli.topics import _write
 
 WORDS = ["goal", "match", "vote", "law"]
 NAMES = [f"letter {i}" for i in range(12)]
@@ -32,10 +36,10 @@ def test_from_a_release_to_tables(release, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "TopicModel(n_topics=2, shape=0.1, rate=None), 12 x 4, 2 chains x 15 draws" in out
     assert str(cv.load_release(release).guarantee) in out
-    assert "log_likelihood" in out
+    assert "sampled_log_likelihood" in out
     assert "Worst R-hat" in out
     assert "goal" in out
-    assert "60/60" in err
+    assert "sweep 60 of 60" in err
 
     topics, shares = tmp_path / "topics.csv", tmp_path / "shares.csv"
     words = ["topics", str(run), "--words", "3", "--csv", str(topics), "--memberships", str(shares)]
@@ -48,6 +52,48 @@ def test_from_a_release_to_tables(release, tmp_path, capsys):
     assert len(found) == 12 * 2
     assert set(found["row"]) == set(NAMES)
     assert np.allclose(found.groupby("row")["mean"].sum(), 1)
+    assert main(["topics", str(run), "--csv", str(topics), "--memberships", str(topics)]) == 2
+    assert "--memberships: expected another file than --csv, got" in capsys.readouterr().err
+    assert pd.read_csv(topics).equals(table)
+
+
+TABLE = pd.DataFrame({"word": ["oil", "gas"], "weight": [0.5, 0.25]})
+
+
+def test_tables_are_compressed_by_their_name_and_follow_links(tmp_path):
+    _write(TABLE, str(tmp_path / "a.csv.gz"))
+    assert (tmp_path / "a.csv.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert pd.read_csv(tmp_path / "a.csv.gz").equals(TABLE)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "b.csv").symlink_to("elsewhere/b.csv")
+    _write(TABLE, str(tmp_path / "b.csv"))
+    assert (tmp_path / "b.csv").is_symlink()
+    assert pd.read_csv(tmp_path / "elsewhere" / "b.csv").equals(TABLE)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["b.csv"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have names")
+def test_a_table_goes_into_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as readers:
+        read = readers.submit((tmp_path / "pipe").read_text)
+        _write(TABLE, str(tmp_path / "pipe"))
+        assert read.result() == "word,weight\noil,0.5\ngas,0.25\n"
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    _write(TABLE, str(tmp_path / "a.csv"))
+
+    def full(self, file, **_):
+        file.write(b"word,wei")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        _write(TABLE, str(tmp_path / "a.csv"))
+    assert pd.read_csv(tmp_path / "a.csv").equals(TABLE)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
 def test_it_is_the_same_fit_as_in_python(release, tmp_path):
@@ -66,8 +112,8 @@ def test_it_is_the_same_fit_as_in_python(release, tmp_path):
 @pytest.mark.parametrize(
     ("words", "verdict"),
     [
-        (["--chains", "1"], "One chain has no R-hat: --chains 2 or more"),
-        (["--burn-in", "56"], "Too few draws for diagnostics: more --sweeps."),
+        (["--chains", "1"], "One chain: whether there are other solutions (modes) cannot be seen"),
+        (["--burn-in", "56"], "Too few draws for diagnostics: more sweeps."),
         ([], "Advised: R-hat at most 1.01, ESS at least 400."),
     ],
 )
@@ -124,11 +170,11 @@ def test_plain_counts_that_are_sparse_in_the_file_stay_sparse(tmp_path, kind, mo
         options = ["--long", "row,column,n", "--rows", str(labels), "--columns", str(labels)]
     given = []
 
-    def stop(problem, *_):
+    def stop(store, problem, *_):
         given.append(problem.views[""].given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("countveil.fitting.run_chains", stop)
+    monkeypatch.setattr("countveil.running.run_into", stop)
     tracemalloc.start()
     try:
         assert (
@@ -144,7 +190,7 @@ def test_plain_counts_that_are_sparse_in_the_file_stay_sparse(tmp_path, kind, mo
 
 
 def interrupted_after(n):
-    def progress(sweeps):
+    def progress(sweeps, _):
         for sweep in sweeps:
             if sweep > n:
                 raise KeyboardInterrupt
@@ -154,20 +200,66 @@ def interrupted_after(n):
 
 
 def test_stopping_keeps_and_saves_what_was_drawn(release, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("countveil.fitting.progress_bar", lambda name, unit, show: interrupted_after(41))
+    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(41))
     run = tmp_path / "run.zarr"
     assert main(["fit", "topics", str(release), "-o", str(run), *QUICK]) == 130
-    assert "Stopped early" in capsys.readouterr().out
-    posterior = cv.load_posterior(run)
+    told = capsys.readouterr().out
+    assert "Stopped early" in told
+    assert f"To go on: countveil resume {run}" in told
+    with pytest.warns(UserWarning, match=r"unfinished: .* has 5 of 15 draws per chain so far"):
+        posterior = cv.load_posterior(run)
     assert posterior.n_draws == 2 * 5
     assert json.loads(posterior.tree.attrs["settings"])["interrupted"]
 
 
-def test_stopping_before_the_first_draw_writes_nothing(release, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("countveil.fitting.progress_bar", lambda name, unit, show: interrupted_after(3))
-    assert main(["fit", "topics", str(release), "-o", str(tmp_path / "run"), *QUICK]) == 130
-    assert "stopped" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+def test_stopping_before_the_first_draw_leaves_a_run_that_goes_on(release, tmp_path, monkeypatch, capsys):
+    run, words = tmp_path / "run", ["fit", "topics", str(release), *QUICK]
+    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(3))
+    assert main([*words, "-o", str(run)]) == 130
+    told = capsys.readouterr().err
+    assert f"Stopped before the first draw. To go on: countveil resume {run}" in told
+    assert "stopped" in told
+    monkeypatch.undo()
+    assert main(["resume", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "2 chains x 15 draws" in shown
+    assert "goal" in shown
+    assert main([*words, "-o", str(tmp_path / "whole"), "--quiet"]) == 0
+    same_draws(cv.load_posterior(run), cv.load_posterior(tmp_path / "whole"))
+
+
+def same_draws(one, other):
+    for group in ("posterior", "sample_stats"):
+        assert one.tree[group].to_dataset().equals(other.tree[group].to_dataset())
+
+
+def test_a_run_becomes_longer(release, tmp_path, capsys):
+    run, words = tmp_path / "run", ["fit", "topics", str(release), *QUICK, "--burn-in", "30", "--quiet"]
+    assert main([*words, "-o", str(run)]) == 0
+    assert main(["resume", str(run), "--sweeps", "90", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main([*words, "--sweeps", "90", "-o", str(tmp_path / "whole")]) == 0
+    same_draws(cv.load_posterior(run), cv.load_posterior(tmp_path / "whole"))
+    assert main(["resume", str(run)]) == 0, "a finished run is shown"
+    assert "2 chains x 30 draws" in capsys.readouterr().out
+    assert main(["resume", str(run), "--sweeps", "10"]) == 2
+    assert "sweeps: expected a new total of at least 90, got 10" in capsys.readouterr().err
+    assert main(["resume", str(tmp_path / "no")]) == 2
+    assert "expected the folder of a run" in capsys.readouterr().err
+
+
+def test_plain_counts_are_given_again(tmp_path, monkeypatch, capsys):
+    file, run = tmp_path / "counts.csv", tmp_path / "run"
+    pd.DataFrame(COUNTS, index=NAMES, columns=WORDS).to_csv(file, index_label="letter")
+    plain = ["--plain", "--index", "letter"]
+    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(41))
+    assert main(["fit", "topics", str(file), *plain, "-o", str(run), *QUICK, "--quiet"]) == 130
+    monkeypatch.undo()
+    assert main(["resume", str(run), "--quiet"]) == 2
+    assert "data: expected the plain counts of this run" in capsys.readouterr().err
+    assert main(["resume", str(run), "--plain", str(file), "--index", "letter", "--quiet"]) == 0
+    assert main(["fit", "topics", str(file), *plain, "-o", str(tmp_path / "whole"), *QUICK, "--quiet"]) == 0
+    same_draws(cv.load_posterior(run), cv.load_posterior(tmp_path / "whole"))
 
 
 @pytest.mark.parametrize(

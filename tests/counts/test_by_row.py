@@ -2,10 +2,12 @@
 
 from fractions import Fraction
 
+import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
-from countveil.counts import load_release, privatize, privatize_to_file
+from countveil.counts import load_release, privatize, privatize_to_file, stack_rows
 from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 from goodness_of_fit import discrete_pvalue, fits, rejects
@@ -34,9 +36,13 @@ def test_rows_keep_their_places_across_blocks():
 
 def test_ways_to_say_it():
     counts = np.ones((3, 2), dtype=int)
-    by_precision = privatize(counts, 3, [1, 2, 3], unit="person")
-    assert by_precision.row_guarantees == tuple(Guarantee(3, n, "person") for n in (1, 2, 3))
-    assert by_precision.guarantee == Guarantee(3, 1, "person")  # holds for every row
+    by_precision = privatize(counts, 3, [1, 2, 3], unit="cell")
+    assert by_precision.row_guarantees == tuple(Guarantee(3, n, "cell") for n in (1, 2, 3))
+    assert by_precision.guarantee == Guarantee(3, 1, "cell")  # holds for every row
+    with pytest.raises(
+        ValueError, match="unit: expected 'document' where rows have levels of their own, got 'person'"
+    ):
+        privatize(counts, 3, [1, 2, 3], unit="person")  # who may have two of the rows
     assert privatize(counts, guarantee=[Guarantee(1), Guarantee(2), Guarantee(1)]).guarantee == Guarantee(2)
     same = privatize(counts, [2, 2, 2])
     assert (same.guarantee, same.row_guarantees, same.rho.ndim) == (Guarantee(2), None, 0)
@@ -61,7 +67,7 @@ def test_a_person_with_several_rows_has_the_weakest_of_their_promises():
 def test_files_keep_the_guarantees_of_rows(tmp_path, monkeypatch, many):
     if many:
         monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 2)
-    release = privatize(np.ones((3, 2), dtype=int), ["1/3", 2, "1/3"], 7, unit="person", rows=["a", "b", "c"])
+    release = privatize(np.ones((3, 2), dtype=int), ["1/3", 2, "1/3"], 7, unit="cell", rows=["a", "b", "c"])
     release.save(tmp_path / "r")
     assert (tmp_path / "r").is_dir() == many
     loaded = load_release(tmp_path / "r")
@@ -88,6 +94,45 @@ BAD = [
 ]
 
 
+LETTERS = pd.DataFrame({"from": ["ann"], "to": ["bo"], "n": [40]})
+PEOPLE = {"rows": ["ann", "bo"], "columns": ["bo", "ann"]}
+NETWORKS = {
+    "directed": (nx.DiGraph([("ann", "bo", {"weight": 40})]), {"rows": ["ann", "bo"]}),
+    "undirected": (nx.Graph([("ann", "bo", {"weight": 40})]), {"rows": ["ann", "bo"]}),
+    "part": (nx.DiGraph([("ann", "bo")]), {"rows": ["ann", "bo"], "columns": ["cy"]}),
+    "table": (LETTERS, {"long": ("from", "to", "n"), **PEOPLE}),
+    "array": (np.full((2, 2), 40), PEOPLE),
+    "tensor": (np.full((2, 3, 2), 40), {"labels": (["ann", "bo"], None, ["ann", "bo"])}),
+}
+CHOSEN = [
+    {"epsilon": [900, "0.1"]},
+    {"epsilon": 1, "precision": [1, 10]},
+    {"guarantee": [Guarantee(900), Guarantee(1)]},
+]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_a_pair_belongs_to_two_people_so_networks_have_one_promise(name, chosen, tmp_path):
+    """Bo was promised a factor of 1.11, and what ann sent him came out as it was: a pair has its sender's noise."""
+    counts, options = NETWORKS[name]
+    message = (
+        rf"^{list(chosen)[-1]}: expected one value for a network, got a list: .*pass the strictest for all"
+    )
+    with pytest.raises(ValueError, match=message):
+        privatize(counts, **chosen, **options)
+    with pytest.raises(ValueError, match=message):
+        privatize_to_file(counts, tmp_path / "r", **chosen, **options)
+    assert not list(tmp_path.iterdir())
+    assert privatize(counts, [2, 2], **options).guarantee == Guarantee(2)  # all the same is one value
+
+
+def test_a_symmetric_file_has_one_promise(tmp_path):
+    (tmp_path / "m.mtx").write_text("%%MatrixMarket matrix coordinate integer symmetric\n2 2 1\n2 1 4\n")
+    with pytest.raises(ValueError, match="epsilon: expected one value for a network"):
+        privatize(tmp_path / "m.mtx", [1, 2])
+
+
 @pytest.mark.parametrize(("options", "error", "message"), BAD)
 def test_bad_input(options, error, message):
     with pytest.raises(error, match=message):
@@ -97,3 +142,28 @@ def test_bad_input(options, error, message):
 def test_the_line_about_a_release_rounds_epsilon_up():
     assert "epsilon 0.3334 at" in repr(privatize([[1]], "1/3"))
     assert "epsilon 0.1001 at" in repr(privatize([[1]], 0.1))  # which lies above one tenth
+
+
+def test_a_person_of_a_network_has_the_weakest_promise_of_all_rows():
+    one, other = (
+        privatize([[0, 3, 1]], epsilon=epsilon, rows=[row], columns=["a", "b", "c"])
+        for epsilon, row in ((1, "a"), (3, "b"))
+    )
+    last = privatize([[2, 2, 0]], epsilon=2, rows=["c"], columns=["a", "b", "c"])
+    with pytest.raises(ValueError, match="expected rows that stand on no other axis, got a network's people"):
+        stack_rows(one, other, last)
+    network = stack_rows(one, other, last, different_rows=True)
+    assert network.guarantee_for([0]) == Guarantee(3, unit="person")  # what b sent to a has b's noise
+    words = stack_rows(*(privatize([[1]], epsilon=e, rows=[str(e)], columns=["x"]) for e in (1, 2)))
+    assert words.guarantee_for([0]) == Guarantee(1, unit="person")
+
+
+def test_some_people_on_both_axes_make_a_network():
+    messages = pd.DataFrame({"f": ["bo"], "t": ["ann"], "n": [3]})
+    names = {"rows": ["ann", "bo"], "columns": ["ann", "bo", "dee"]}
+    with pytest.raises(ValueError, match="epsilon: expected one value for a network"):
+        privatize(messages, ["1/10", 3], long=("f", "t", "n"), **names)
+    with pytest.raises(ValueError, match="epsilon: expected one value for a network"):
+        privatize([[0, 1], [2, 0]], ["1/10", 3], rows=[1, 2], columns=[1.0, 2.0])
+    with pytest.raises(ValueError, match="epsilon: expected one value for a network"):
+        privatize([[0, 1], [2, 0]], ["1/10", 3], rows=["ann", "bo"], columns=["Ann", "cy"])

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_rewriting_alone_changes_nothing(path, release):
 
 
 BAD_HEADERS = [
-    ({"version": 3}, "expected format version 2 or older, got 3; a newer countveil can read it"),
+    ({"version": 4}, "expected format version 3 or older, got 4; a newer countveil can read it"),
     ({"version": "1"}, "format version"),
     ({"version": 0}, "format version"),
     ({"format": "something"}, "expected the format 'countveil release'"),
@@ -195,6 +196,59 @@ def test_headers_that_are_not_ours(path, header):
         cells = file.read()
     pq.write_table(cells.replace_schema_metadata({"countveil": header}), path)
     with pytest.raises(ReleaseFileError):
+        load_release(path)
+
+
+def listing_its_zeros(path):
+    """A row of ten cells of which three are listed, the others missing."""
+    mask = np.ones((1, 10), dtype=bool)
+    mask[0, [2, 3, 7]] = False
+    PrivateCounts([[5] * 3 + [0] * 7], alpha=0.5, mask=mask).save(path)
+    return path
+
+
+def test_a_small_file_does_not_make_its_reader_ask_for_gigabytes(tmp_path):
+    path = listing_its_zeros(tmp_path / "r")
+    rewritten(path, {"shape": [1, 2**31]})
+    assert path.stat().st_size < 3000
+    with pytest.raises(ReleaseFileError, match=r"expected fewer missing cells in a release of [0-9,]+ bytes"):
+        load_release(path)
+    rewritten(path, {"shape": [1, 2**24]})
+    load_release(path)  # pyarrow's own loading is not what is measured
+    tracemalloc.start()
+    release = load_release(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert release.n_observed == 3
+    assert peak < 4 * 2**24 + 50_000_000  # what is kept, and one piece
+
+
+@pytest.mark.parametrize("shape", [(1, 30), (1, 32), (3, 11), (7, 4), (20, 1), (5, 3, 2)])
+@pytest.mark.parametrize("block", [4, 8, 1000])
+def test_the_missing_cells_are_those_that_are_not_listed(shape, block, tmp_path, monkeypatch):
+    for module in ("layout", "files.cells"):
+        monkeypatch.setattr(f"countveil.counts.{module}.CELLS_PER_BLOCK", block)
+    rng = np.random.default_rng(0)
+    for share in (0.0, 0.2, 0.45, 1.0):
+        observed = rng.random(shape) < share
+        release = PrivateCounts(rng.integers(0, 3, shape), alpha=0.5, mask=~observed)
+        release.save(tmp_path / "r", overwrite=True)
+        assert same_arrays(load_release(tmp_path / "r")._contents, release._contents)
+
+
+def test_what_a_graph_declares_missing_is_not_too_much(tmp_path, monkeypatch):
+    # An undirected graph lists about as many cells as it lacks: it passes whatever its size.
+    monkeypatch.setattr("countveil.counts.bounded.room.AT_LEAST", 0)
+    pairs = np.triu(np.ones((40, 40), dtype=bool), 1)
+    PrivateCounts(np.zeros((40, 40), int), alpha=0.5, mask=~pairs).save(tmp_path / "r")
+    assert load_release(tmp_path / "r").n_observed == 780
+
+
+def test_more_cells_than_the_bytes_of_a_file_can_hold(path, monkeypatch):
+    monkeypatch.setattr("countveil.counts.bounded.room.AT_LEAST", 1000)
+    monkeypatch.setattr("countveil.counts.bounded.room.PER_BYTE", 0)
+    monkeypatch.setattr("countveil.counts.files.cells.CELL", 300)
+    with pytest.raises(ReleaseFileError, match=r"expected fewer cells in a release of [0-9,]+ bytes"):
         load_release(path)
 
 

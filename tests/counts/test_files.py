@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -122,7 +121,7 @@ def test_a_release_that_appears_while_another_is_written_stays(tmp_path, monkeyp
 
 def test_saving_replaces_a_file_in_one_step(tmp_path):
     path = tmp_path / "r"
-    path.write_text("something else")
+    RELEASES["signed"].save(path)
     RELEASES["plain"].save(path, overwrite=True)
     assert load_release(path) == RELEASES["plain"]
     umask = os.umask(0)
@@ -135,10 +134,10 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(call, tmp_path, monkey
     path = tmp_path / "r"
     RELEASES["plain"].save(path)
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(*((os, "fsync") if call == "fsync" else (Path, "replace")), full)
+    monkeypatch.setattr(os, call, full)
     with pytest.raises(OSError, match="cannot write the release: No space left on device") as caught:
         RELEASES["masked"].save(path, overwrite=True)
     assert str(path) in str(caught.value)
@@ -207,3 +206,19 @@ def test_saving_and_loading_take_little_memory(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * held + 100_000_000
+
+
+def test_overwriting_replaces_releases_only(tmp_path):
+    for name, content in (("notes.txt", b"important"), ("empty", b"")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileExistsError, match="expected a release to replace, got"):
+            privatize(SIGNED**2, epsilon=1).save(tmp_path / name, overwrite=True)
+        with pytest.raises(FileExistsError, match="expected a release to replace, got"):
+            privatize_to_file(SIGNED**2, tmp_path / name, 1, overwrite=True)
+        assert (tmp_path / name).read_bytes() == content
+
+
+def test_sums_below_zero_beyond_what_a_float_holds(tmp_path):
+    counts = np.zeros((700, 700), dtype=int)
+    privatize_to_file(counts, tmp_path / "r.parquet", "1e-12", keep_negative=True)
+    assert load_release(tmp_path / "r.parquet").nonpositive.total[0] > 2**53

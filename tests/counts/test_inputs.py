@@ -15,6 +15,9 @@ from scipy import io, sparse, stats
 from sklearn.feature_extraction.text import CountVectorizer
 
 from countveil.counts import load_release, privatize, privatize_to_file
+from countveil.counts.inputs import read_input
+from countveil.counts.inputs.options import InputOptions
+from countveil.counts.plain_counts import read_plain_file
 from goodness_of_fit import fits, rejects
 
 LOUD = 900  # epsilon: the chance of any noise at all is exp(-900)
@@ -80,6 +83,12 @@ def test_every_file_gives_the_same_release(tmp_path):
             assert release.labels[0].tolist() == ROWS
 
 
+def plain_counts(path):
+    read = read_plain_file(path, InputOptions())
+    starts, columns, values = read.positive
+    return sparse.csr_array((values, columns, starts), shape=read.shape).toarray()
+
+
 @pytest.mark.parametrize("kind", ["general", "symmetric", "pattern", "array", "real"])
 def test_matrix_market_is_read_as_scipy_reads_it(kind, tmp_path):
     matrix = np.array([[0, 3, 0], [3, 1, 0], [0, 0, 2]])
@@ -88,7 +97,11 @@ def test_matrix_market_is_read_as_scipy_reads_it(kind, tmp_path):
         matrix, options["field"] = np.minimum(matrix, 1), "pattern"
     form = matrix if kind == "array" else sparse.coo_array(matrix.astype(float if kind == "real" else int))
     io.mmwrite(tmp_path / "m.mtx", form, comment="a\n\nb", **options)
-    assert privatize(tmp_path / "m.mtx", LOUD).to_dense().tolist() == matrix.tolist()
+    release = privatize(tmp_path / "m.mtx", LOUD)
+    below = kind == "symmetric"  # the half that is the same a second time, and is not released
+    assert release.to_dense(missing=0).tolist() == (np.triu(matrix) if below else matrix).tolist()
+    assert release.n_missing == 3 * below
+    assert plain_counts(tmp_path / "m.mtx").tolist() == matrix.tolist()  # a fit without noise has both
     read = io.mmread(tmp_path / "m.mtx")
     assert (read if kind == "array" else read.toarray()).tolist() == matrix.tolist()
 
@@ -256,6 +269,31 @@ def test_an_undirected_pair_is_in_a_part_once(tmp_path):
     assert load_release(tmp_path / "r") == release
 
 
+WIDE = pd.DataFrame(TRUE, ROWS, COLUMNS)
+BOTH = {"rows": ROWS, "columns": COLUMNS}
+FORMS = [
+    (TRUE, {}, "array", ("none", "none")),
+    (TRUE.tolist(), {"rows": ROWS}, "array", ("declared", "none")),
+    (np.zeros((2, 3, 4), int), {}, "array", ("none",) * 3),
+    (sparse.csr_array(TRUE), {"columns": COLUMNS}, "sparse matrix", ("none", "declared")),
+    (WIDE, BOTH, "wide table", ("declared", "declared")),
+    (WIDE, {"rows": ROWS, "public_labels": True}, "wide table", ("declared", "from the data")),
+    (pl.DataFrame(TRUE, schema=COLUMNS), {"columns": COLUMNS}, "wide table", ("none", "declared")),
+    (pd.DataFrame(LINES), LONG, "long table", ("declared", "declared")),
+    (pa.table(LINES), {"long": ("who", "n"), "public_labels": True}, "long table", ("from the data",)),
+    (nx.DiGraph([(1, 2)]), {"rows": [1, 2]}, "directed graph", ("declared", "declared")),
+    (nx.Graph([(1, 2)]), {"public_labels": True}, "undirected graph", ("from the data", "from the data")),
+    (nx.Graph([(1, 2)]), {"rows": [1], "columns": [2]}, "undirected graph", ("declared", "declared")),
+    (["a text"], {"vocabulary": ["text"]}, "texts", ("none", "declared")),
+]
+
+
+@pytest.mark.parametrize(("counts", "options", "form", "declared"), FORMS)
+def test_what_was_read_says_its_form_and_where_its_labels_come_from(counts, options, form, declared):
+    read = read_input(counts, InputOptions(**options))
+    assert (read.form, read.declared) == (form, declared)
+
+
 BAD = [
     (TRUE, {"long": ("a", "b", "n")}, ValueError, "long: expected only with a table"),
     (TRUE, {"vocabulary": ["a"]}, TypeError, "counts: expected a list of texts"),
@@ -278,7 +316,12 @@ BAD = [
     (pd.DataFrame(LINES), {**LONG, "rows": []}, ValueError, "at least one who label"),
     (pd.DataFrame(LINES), {**LONG, "rows": ["a", "a"]}, ValueError, "'a' appears twice"),
     (pd.DataFrame(LINES), {**LONG, "long": ("who", "what", "who")}, TypeError, "columns of whole numbers"),
-    (pd.DataFrame(LINES), {"columns": COLUMNS}, TypeError, "index= names the column that holds row labels"),
+    (
+        pd.DataFrame(LINES),
+        {"public_labels": True},
+        TypeError,
+        "index= names the column that holds row labels",
+    ),
     (pd.DataFrame({"a": []}), {"columns": ["a"]}, ValueError, "at least one cell"),
     (pl.LazyFrame(LINES), LONG, TypeError, r"collect\(\) it first"),
     (nx.DiGraph(), {"columns": ROWS}, ValueError, "rows: expected rows="),

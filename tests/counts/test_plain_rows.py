@@ -3,6 +3,7 @@
 import json
 import re
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -13,6 +14,8 @@ import countveil as cv
 from counts.test_damaged_files import rewritten
 from countveil.cli import main
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release, privatize, simulate_release
+from countveil.counts.describe import explanation
+from countveil.counts.inputs.forms import FORMS
 from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 
@@ -74,7 +77,7 @@ def test_it_says_that_nothing_protects_plain_rows():
         "2 of 5 rows are PLAIN: true counts as they are, which nothing protects.\n"
     )
     assert Guarantee(2).explain() in both.explain()
-    assert privatize([[1, 2]], epsilon=2).explain() == Guarantee(2).explain()
+    assert privatize([[1, 2]], epsilon=2).explain().startswith(Guarantee(2).explain())
     assert (
         simulate_release([[1, 2]], epsilon=2, seed=0).explain().startswith("SIMULATED: this protects nobody.")
     )
@@ -103,7 +106,9 @@ RELEASES = {
     "private, one promise": cv.stack_rows(
         PUBLIC, privatize(np.abs(SIGNED), epsilon="1/3", keep_negative=True)
     ),
-    "two releases": cv.stack_rows(privatize(PUBLIC, epsilon=1), privatize(np.abs(SIGNED), epsilon=2)),
+    "two releases": cv.stack_rows(
+        privatize(PUBLIC, epsilon=1), privatize(np.abs(SIGNED), epsilon=2), different_rows=True
+    ),
 }
 
 
@@ -197,9 +202,11 @@ def test_public_counts_in_every_form(form):
 def test_equal_noise_stays_one_number():
     both = cv.stack_rows(PrivateCounts(SIGNED, alpha=0.3), PrivateCounts(PUBLIC, alpha=0.3))
     assert both.rho.ndim == 0
-    promised = cv.stack_rows(privatize([[1]], epsilon=1), privatize([[2]], epsilon=1))
+    promised = cv.stack_rows(privatize([[1]], epsilon=1), privatize([[2]], epsilon=1), different_rows=True)
     assert (promised.guarantee, promised.row_guarantees) == (Guarantee(1), None)
-    assert cv.stack_rows(privatize([[1]], epsilon=1), privatize([[2]], epsilon=2)).guarantee == Guarantee(2)
+    assert cv.stack_rows(
+        privatize([[1]], epsilon=1), privatize([[2]], epsilon=2), different_rows=True
+    ).guarantee == Guarantee(2)
     cells = cv.stack_rows(PrivateCounts(PUBLIC, alpha=np.full((2, 4), 0.2)), PrivateCounts(PUBLIC, alpha=0.1))
     assert cells.rho.shape == (4, 4)
     assert cv.stack_rows(privatize([[1]], epsilon=1), PrivateCounts([[1]], alpha=0.5)).guarantee is None
@@ -229,7 +236,7 @@ BAD = [
     ((LABELLED, PUBLIC[:, :3]), {}, r"parts: expected 4 columns, got 3$"),
     ((LABELLED, PUBLIC), {}, r"rows: expected labels for all rows, .* pass rows=\[...\]"),
     ((LABELLED, PUBLIC), {"rows": ["a"]}, "labels: expected 5 letter labels, got 1"),
-    ((LABELLED, LABELLED), {}, "labels: letter label 'a' appears twice"),
+    ((LABELLED, LABELLED), {}, "parts: expected different releases, got one of them twice"),
     (
         (LABELLED, pd.DataFrame(PUBLIC, columns=list("wxzy"))),
         {},
@@ -249,7 +256,7 @@ BAD = [
     ),
     (
         (privatize(PUBLIC, 1), privatize(PUBLIC, 1, unit="person")),
-        {},
+        {"different_rows": True},
         "parts: expected guarantees for one unit, got document and person",
     ),
 ]
@@ -292,3 +299,39 @@ def test_the_command_says_that_nothing_protects_plain_rows(tmp_path, capsys):
     words = ["--topics", "2", "--sweeps", "20", "--seed", "1", "-o", str(tmp_path / "run.zarr")]
     assert main(["fit", "topics", str(tmp_path / "r.parquet"), *words]) == 0
     assert "PLAIN: 2 of 5 rows, which nothing protects." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("n", [1, 100, 10_000])
+def test_a_release_in_which_noise_changes_nothing_says_that_it_is_plain(n):
+    """From n * 2a/(1+a) < 2**-64 on, a = exp(-rho): n cells are all as they were but once in 2**64 releases."""
+    edge = np.log(2 * n) + 64 * np.log(2)
+    for epsilon, plain in ((edge - 0.01, False), (edge + 0.01, True), (1000, True)):
+        release = privatize(np.zeros((n, 1), int), epsilon)
+        assert ("PLAIN: not protected" in repr(release)) == plain
+        assert ("PLAIN: true counts as they are, which nothing protects." in release.explain()) == plain
+    mask = np.arange(n)[:, None] > 0
+    hidden = PrivateCounts(np.zeros((n, 1), int), rho=edge + 0.01, mask=mask)  # missing cells do not count
+    assert "PLAIN" in repr(hidden)
+
+
+def test_rows_in_which_noise_changes_nothing_are_told_from_others():
+    release = privatize([[1, 2], [3, 4], [5, 6]], [1, 900, 2])
+    assert "1 row PLAIN: not protected" in repr(release)
+    told = release.explain()
+    assert told.startswith(
+        "1 of 3 rows is PLAIN: true counts as they are, which nothing protects.\nThe other rows:\n"
+    )
+    assert Guarantee(2).explain() in told  # the weakest of the others
+    cells = PrivateCounts([[1, 2], [3, 4]], rho=np.array([[1.0, 1.0], [1.0, 99.0]]))
+    assert "1 row PLAIN" in repr(cells)
+
+
+def test_an_explanation_speaks_of_the_form_of_the_counts():
+    release = privatize(nx.DiGraph([("a", "b")]), 1, rows=["a", "b"], unit="person")
+    for form, known in FORMS.items():
+        record = release.records[0]._replace(form=form, stability=str(known.stability))
+        told = explanation(release._contents._replace(records=(record,)))
+        assert f": a row is {known.row}, a cell is {known.cell}.\n" in told
+        assert f"\n{known.stability}\n" in told
+        assert ("A count belongs to two people" in told) == known.pairs
+        assert told.startswith(release.guarantee.explain())

@@ -268,3 +268,13 @@ def test_repr_is_one_helpful_line():
 def test_pyarrow_is_loaded_only_for_files():
     check = "import sys, countveil.counts; sys.exit('pyarrow' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_what_a_mask_covers_in_a_sparse_matrix_is_never_looked_at():
+    values = sparse.coo_array(([np.nan, 4.0, -2.0], ([0, 0, 1], [0, 1, 1])), shape=(2, 2))
+    release = PrivateCounts(
+        values, alpha=0.5, mask=np.array([[True, False], [False, False]]), keep_negative=True
+    )
+    assert release.to_dense(missing=-9).tolist() == [[-9, 4], [0, -2]]
+    with pytest.raises(ValueError, match="values: expected whole numbers, got NaN"):
+        PrivateCounts(values, alpha=0.5)

@@ -148,7 +148,9 @@ def test_faulty_files(name, tmp_path, nothing_is_said, capfd):
     with pytest.raises((ValueError, TypeError)) as caught:
         privatize(tmp_path / name, QUIET, **(LONG if table else {}))
     assert not traces(told_by(caught.value))
-    (tmp_path / "labels").write_text("a\nb\n")
+    (tmp_path / "labels").write_text(
+        "a\nb\nx\ny\n"
+    )  # all of them: faults outside what is declared stay unsaid
     labels = ["--rows", str(tmp_path / "labels"), "--columns", str(tmp_path / "labels")]
     command = ["privatize", str(tmp_path / name), "-o", str(tmp_path / "r"), "--epsilon", "1", *labels]
     assert main([*command, "--long", "r,c,n"] if table else command) == 2

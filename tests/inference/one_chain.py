@@ -19,21 +19,21 @@ IN_PLACE = Workers(1)
 TopicState = TopicModel(1, rate=1.0).state_type
 
 
-def observed(values, rho=None, cell_rho=None, missing=None, dtype=np.int64):
+def observed(values, rho=None, cell_rho=None, missing=None):
     """What is known of a small matrix; plain counts if no noise is given. rho = inf marks a plain row."""
     missing = np.zeros(values.shape, dtype=bool) if missing is None else missing
     positive = (values > 0) & ~missing
     row_rho = np.inf if rho is None and cell_rho is None else np.nan if rho is None else rho
     n = len(values)
-    return Observed(
+    found = Observed(
         *values.shape,
         np.concatenate([[0], np.cumsum(positive.sum(axis=1))]),
         np.nonzero(positive)[1].astype(np.int32),
-        values[positive].astype(dtype),
+        values[positive].astype(np.uint16 if values.max() < 2**16 else np.int64),
         np.concatenate([[0], np.cumsum(missing.sum(axis=1))]),
         np.nonzero(missing)[1].astype(np.int32),
         np.broadcast_to(row_rho, n).astype(float),
-        np.zeros((0, 0)) if cell_rho is None else np.asarray(cell_rho, dtype=float),
+        np.zeros((0, 0)) if cell_rho is None else np.array(cell_rho, dtype=float),
         np.zeros((0, 0), dtype=np.int64),
         np.zeros((0, 0)),
         np.zeros(n + 1, dtype=np.int64),
@@ -41,6 +41,18 @@ def observed(values, rho=None, cell_rho=None, missing=None, dtype=np.int64):
         np.zeros((0, 0), dtype=bool),
         np.zeros(0),
     )
+    return changed(found)
+
+
+def changed(data, **arrays):
+    """The data with these arrays in place of theirs: all read-only, as those of a release.
+
+    Numba compiles everything anew for an array that can be written to: half a minute for every algorithm.
+    """
+    found = data._replace(**arrays)
+    for array in found[2:]:
+        array.setflags(write=False)
+    return found
 
 
 def view_of(model, data, shape=None, method="exact"):

@@ -28,7 +28,7 @@ SETTINGS = [
     ({"seed": "one"}, "seed: expected a whole number"),
     ({"threads": 0}, "threads: expected a whole number"),
     ({"method": "magic"}, "method: expected one of exact, bessel, naive, got 'magic'"),
-    ({"engine": "magic"}, "engine: expected one of auto, cpu, got 'magic'"),
+    ({"engine": "magic"}, "engine: expected one of auto, cpu, cuda, mpi, ray, got 'magic'"),
     (
         {"algorithm": "magic"},
         "algorithm: expected one of auto, tokens, integrated, fibers, cells, got 'magic'",

@@ -51,19 +51,25 @@ def pair(rho=None, wrong=False):
     return draw
 
 
-def pvalues_of(draw_pair):
+#: The size at which the wrong sampler is caught.
+FULL = 1000
+
+
+def pvalues_of(draw_pair, replicates=FULL):
     def sampler(state, data, key):
         return data.chain.sweep(state, key)
 
-    return joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=1000, sweeps=4, seed=SEED + 1)
+    return joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=replicates, sweeps=4, seed=SEED + 1)
 
 
+@pytest.mark.parametrize("replicates", [150, pytest.param(FULL, marks=pytest.mark.long)])
 @pytest.mark.parametrize("rho", [None, 1.0])
-def test_joint_law(rho):
-    pvalues = pvalues_of(pair(rho))
+def test_joint_law(rho, replicates):
+    pvalues = pvalues_of(pair(rho), replicates)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
+@pytest.mark.long
 def test_the_joint_test_catches_pairs_that_were_not_observed():
     pvalues = pvalues_of(pair(wrong=True))
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues

@@ -40,7 +40,7 @@ def test_draws_do_not_depend_on_threads(name, method):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("share", [0.2, 0.8])
+@pytest.mark.parametrize("share", [0.2, pytest.param(0.8, marks=pytest.mark.long)])
 def test_masked_values_cannot_influence_anything(name, share):
     model, counts = MODELS[name]
     mask = np.random.default_rng(1).random(counts.shape) < share

@@ -158,7 +158,7 @@ def test_a_matrix_factorization_is_the_topic_model(method):
     other = cv.fit(Factorization("dk,kv->dv", k=2, shape=0.8), release, seed=SEED + 1, **settings)
     assert np.abs(deviations(np.log1p(draws(ours)), np.log1p(draws(topics)))).max() < SIGMAS
     assert np.abs(deviations(np.log1p(draws(other)), np.log1p(draws(topics)))).max() > SIGMAS
-    for name in ("log_likelihood", "total_rate", "log_joint"):
+    for name in ("sampled_log_likelihood", "total_rate", "log_joint"):
         a, b = (np.asarray(p.tree["sample_stats"][name])[..., None] for p in (ours, topics))
         assert np.abs(deviations(a, b)).max() < SIGMAS, name
 

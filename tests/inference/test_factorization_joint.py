@@ -11,7 +11,7 @@ from countveil.models import CommunityModel, Factorization, TensorModel
 from countveil.models.count_model import generator
 from countveil.models.einsum.exposure import exposure_of
 from goodness_of_fit import FALSE_ALARM, SEED
-from inference.one_chain import IN_PLACE, OneChain, observed
+from inference.one_chain import IN_PLACE, OneChain, changed, observed
 from joint_test import joint_pvalues
 
 # Shapes of 1 and more keep counts moderate, so that every branch of the samplers is visited.
@@ -267,7 +267,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Every model, algorithm and kind of data once; all of them, with their power, in `make test-long`.
+QUICK = (
+    "matrix, other order of indices", "matrix, a prior for each", "matrix, bessel, missing",
+    "matrix, integrated, missing", "directed, cells", "directed, plain, mostly missing", "directed, noise per row",
+    "undirected", "self-loops, missing", "undirected with self-loops, plain, missing", "CP, fibers, mostly missing",
+    "CP of four axes, fibers, missing", "Tucker", "tied CP, missing", "tied pair", "dynamic network, missing",
+    "fixed blocks", "fixed first factor, missing", "any other spec", "any other spec, tied, missing",
+    "any other spec by the plain path, missing", "communities by the plain path",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_joint_law(name):
     check(name, replicates=150, sweeps=3, seed=31)
 
@@ -305,7 +316,8 @@ def all_rows_at_once(state, data, key):
 
 def with_the_diagonal(state, data, key):
     """Cells that are left out taken for zeros."""
-    forgotten = data.observed._replace(
+    forgotten = changed(
+        data.observed,
         missing_starts=np.zeros(data.observed.n_rows + 1, dtype=np.int64),
         missing_columns=np.zeros(0, dtype=np.int32),
     )
@@ -341,7 +353,7 @@ def with_a_wrong_prior(state, data, key):
 
 def with_more_noise(state, data, key):
     """The release taken for noisier than it is."""
-    seen = data.observed._replace(row_rho=0.7 * data.observed.row_rho)
+    seen = changed(data.observed, row_rho=0.7 * data.observed.row_rho)
     return swept_otherwise(state, data, key, observed=seen)
 
 
@@ -385,13 +397,8 @@ WRONG = {
 }
 
 
-#: Of the power checks, which take their time, the one of every `make test`.
-QUICK = ("noise 30 % off, fibers",)
-
-
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in WRONG]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRONG)
 def test_the_joint_test_catches(name):
     case, wrong = WRONG[name]
     functions = functions_of(CASES[case])

@@ -12,17 +12,17 @@ from countveil.models import TopicModel
 from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.scales import moves_of, trade_scales
 from goodness_of_fit import FALSE_ALARM, SEED
-from inference.one_chain import IN_PLACE, OneChain, TopicState, observed
+from inference.one_chain import IN_PLACE, OneChain, TopicState, changed, observed
 from inference.one_chain import tokens as token_algorithm
 from joint_test import joint_pvalues
 
 ROWS, COLUMNS, TOPICS = 3, 4, 2
 # Shapes of 1 and more keep counts moderate, so that every branch of the samplers is visited.
 MODEL = TopicModel(TOPICS, shape=1.0, rate=0.7)
-# The size at which the wrong samplers below are caught. The long tests run at it; the quick ones are smaller and
-# would miss the subtler of them (noise 30 % off, prior shape 10 % off).
+# The size at which the wrong samplers below are caught. The long tests run at it; the quick ones show that all
+# goes together, and would see a gross mistake only.
 FULL = {"replicates": 15_000, "sweeps": 8}
-QUICK = {"replicates": 700, "sweeps": 3}
+QUICK = {"replicates": 200, "sweeps": 3}
 
 FUNCTIONS = {
     "theta": lambda state, data: state.theta[0, 0],
@@ -187,7 +187,7 @@ def signed(values, rho):
     starts = np.arange(len(values) + 1) * values.shape[1]
     columns = np.tile(np.arange(values.shape[1], dtype=np.int32), len(values))
     empty = observed(np.zeros_like(values), rho)
-    return empty._replace(row_starts=starts, columns=columns, values=values.reshape(-1).astype(np.int64))
+    return changed(empty, row_starts=starts, columns=columns, values=values.reshape(-1).astype(np.int64))
 
 
 @pytest.mark.parametrize("rho", [1.0, 3.0])
@@ -213,16 +213,16 @@ def reference(model, change=lambda data: data):
     return sampler_of(lambda data: OneChain(model, change(data), algorithm="cells"))
 
 
-with_wrong_noise = reference(MODEL, lambda data: data._replace(row_rho=data.row_rho * 1.3))
+with_wrong_noise = reference(MODEL, lambda data: changed(data, row_rho=data.row_rho * 1.3))
 with_wrong_prior = reference(TopicModel(TOPICS, shape=1.1, rate=0.7))
 with_a_missing_cell_taken_for_zero = reference(
     MODEL,
-    lambda data: data._replace(
-        missing_starts=np.zeros(ROWS + 1, dtype=np.int64), missing_columns=np.zeros(0, dtype=np.int32)
+    lambda data: changed(
+        data, missing_starts=np.zeros(ROWS + 1, dtype=np.int64), missing_columns=np.zeros(0, dtype=np.int32)
     ),
 )
 taking_noise_for_counts = sampler_of(
-    lambda data: OneChain(MODEL, data._replace(row_rho=np.full(ROWS, np.inf)), algorithm="tokens")
+    lambda data: OneChain(MODEL, changed(data, row_rho=np.full(ROWS, np.inf)), algorithm="tokens")
 )
 
 
@@ -257,8 +257,9 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["naive", "missing taken for zero"])
-def test_a_joint_test_of_twice_the_quick_size_catches(name):
+def test_a_tenth_of_the_full_size_catches(name):
     draw_pair, sampler = WRONG[name]
     pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=1500, sweeps=4, seed=SEED + 5)
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues

@@ -69,6 +69,7 @@ MASK[3] = True
 MASK[0, 0] = True
 
 
+@pytest.mark.parametrize("sweeps", [3000, pytest.param(12_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("mask", "method"),
     [
@@ -79,11 +80,11 @@ MASK[0, 0] = True
     ],
     ids=["complete-exact", "complete-bessel", "missing-exact", "missing-bessel"],
 )
-def test_the_posterior_of_an_own_model_is_right(mask, method):
+def test_the_posterior_of_an_own_model_is_right(mask, method, sweeps):
     release = cv.PrivateCounts(VALUES, rho=RHO, mask=mask)
     model = GroupRates(GROUPS, EXPOSURE)
     posterior = cv.fit(
-        model, release, sweeps=12_000, burn_in=500, thin=1, chains=2, seed=SEED, method=method, progress=False
+        model, release, sweeps=sweeps, burn_in=500, thin=1, chains=2, seed=SEED, method=method, progress=False
     )
     for group in (0, 1):
         draws = posterior.tree["posterior"]["rate"].to_numpy()[..., group].astype(float)
@@ -98,7 +99,7 @@ def test_an_own_model_has_the_general_methods():
     )
     assert posterior.rates().shape == (5, 3)
     assert np.allclose(posterior.rates(rows=[1, 3]), posterior.rates()[[1, 3]])
-    assert {"log_likelihood", "total_rate"} <= set(posterior.summary().index)
+    assert {"sampled_log_likelihood", "total_rate"} <= set(posterior.summary().index)
     assert posterior.true_counts(rows=[0]).sizes == {"row": 1, "column": 3}
     with pytest.raises(TypeError, match=r"topics: expected the posterior of a TopicModel, .*got GroupRates"):
         posterior.topics()

@@ -157,9 +157,9 @@ def test_every_view_is_an_ordinary_posterior():
     assert list(group["document"].to_numpy()[:2]) == ["d0", "d1"]
     scalars = list(posterior.tree["sample_stats"].data_vars)
     assert scalars == [
-        "log_likelihood_words", "total_rate_words", "log_likelihood_authors", "total_rate_authors", "log_joint",
+        "sampled_log_likelihood_words", "total_rate_words", "sampled_log_likelihood_authors", "total_rate_authors", "log_joint",
     ]  # fmt: skip
-    assert list(one.tree["sample_stats"].data_vars) == ["log_likelihood", "total_rate"]
+    assert list(one.tree["sample_stats"].data_vars) == ["sampled_log_likelihood", "total_rate"]
     assert len(posterior.summary(n_rates=3)) == len(scalars) + 6
 
 

@@ -77,7 +77,7 @@ def test_one_view_is_the_plain_factorization(method):
     other = cv.fit(cv.SharedFactors(words=view(0.8)), {"words": release}, seed=SEED + 1, **settings)
     assert np.abs(deviations(np.log1p(draws(shared["words"])), np.log1p(draws(alone)))).max() < SIGMAS
     assert np.abs(deviations(np.log1p(draws(other["words"])), np.log1p(draws(alone)))).max() > SIGMAS
-    for name in ("log_likelihood", "total_rate", "log_joint"):
+    for name in ("sampled_log_likelihood", "total_rate", "log_joint"):
         mine = name if name == "log_joint" else f"{name}_words"
         a, b = (np.asarray(p.tree["sample_stats"][n])[..., None] for p, n in ((shared, mine), (alone, name)))
         assert np.abs(deviations(a, b)).max() < SIGMAS, name

@@ -261,8 +261,8 @@ def without_exposure(state, data, key):
     """The shared factor does not count the second view's exposure."""
     last = list(data.case.model.views.values())[-1]
 
-    def forgetful(model, held, place, exposure, workers):
-        found = exposure_at(model, held, place, exposure, workers)
+    def forgetful(model, held, place, *given):
+        found = exposure_at(model, held, place, *given)
         return 0 * found if model is last and model._spec.names[place] == "theta" else found
 
     with patch("countveil.models.einsum.update.exposure_at", forgetful):

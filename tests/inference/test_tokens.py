@@ -5,19 +5,22 @@ import pytest
 from scipy import stats
 
 import countveil as cv
+from countveil.counts import CombinedReleases
+from countveil.counts.plain_counts import read_counts
 from countveil.inference.engines.cpu.alias_tables import choose_slots, word_at, word_tables
 from countveil.inference.engines.cpu.cells import Cells
 from countveil.inference.engines.cpu.choose import make_plan
-from countveil.inference.engines.cpu.rows import LARGE, code_matrix
+from countveil.inference.engines.cpu.rows import LARGE, code_matrix, counter_type
 from countveil.inference.engines.cpu.sampler import ViewSampler
 from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.observed import observe
 from countveil.inference.problem import make_problem
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.uniform import fill_uniforms
 from countveil.models import TopicModel
 from countveil.runtime.workers import Workers
 from goodness_of_fit import FALSE_ALARM, SEED
-from inference.one_chain import IN_PLACE, OneChain, Splits, TopicState, observed, tokens
+from inference.one_chain import IN_PLACE, OneChain, Splits, TopicState, changed, observed, tokens
 from inference.two_samples import two_sample_pvalue as pvalue_of_pairs
 
 MODEL = TopicModel(2, rate=1.0)
@@ -75,6 +78,7 @@ VALUES = np.array([[1, 0, 2, 0], [0, 3, 0, 1], [5, 1, 1, 0]])
 MISSING = np.array([[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]], dtype=bool)
 PER_CELL = np.linspace(0.3, 2.5, 12).reshape(3, 4)
 
+POSITIVE = observed(VALUES, 1.0)
 PROBLEMS = {
     "plain noise": (STATE, observed(VALUES, 1.0)),
     "much noise": (STATE, observed(VALUES, 0.1)),
@@ -85,7 +89,7 @@ PROBLEMS = {
     "per cell, missing": (STATE, observed(VALUES, cell_rho=PER_CELL, missing=MISSING)),
     "rates above the release": (TopicState(STATE.theta * 4, STATE.phi * 2), observed(VALUES, 1.0)),
     "large values": (TopicState(STATE.theta * 20, STATE.phi * 15), observed(VALUES * 90, 0.5)),
-    "byte values": (STATE, observed(VALUES, 1.0, dtype=np.uint8)),
+    "wide values": (STATE, changed(POSITIVE, values=POSITIVE.values.astype(np.int64))),
     "many topics": (_many_topics(11), observed(VALUES, 1.0)),
     "many topics, little noise": (_many_topics(19), observed(VALUES, 2.5, missing=MISSING)),
 }
@@ -123,8 +127,11 @@ def check(problem, plan, n):
     assert two_sample_pvalue(reference, found) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("problem", PROBLEMS)
+#: Every problem once and every plan once or twice, but for what is compiled for it alone.
+QUICK = [*zip((name for name in PROBLEMS if name != "wide values"), 2 * [*PLANS], strict=False)]
+
+
+@pytest.mark.parametrize(("problem", "plan"), QUICK)
 def test_one_sweep_has_the_law_of_the_reference(problem, plan):
     check(problem, plan, 1500)
 
@@ -136,14 +143,13 @@ def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, plan):
     check(problem, plan, 25_000)
 
 
-@pytest.mark.parametrize(
-    "plan", [n if n == "mixed" else pytest.param(n, marks=pytest.mark.long) for n in PLANS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("plan", PLANS)
 def test_the_comparison_catches_ten_percent(plan):
     state, data = PROBLEMS["plain noise"]
     reference = draw_sums(Cells(data), state, 20_000, 0)
     for wrong_state, wrong_data in (
-        (state, data._replace(row_rho=data.row_rho * 1.1)),
+        (state, changed(data, row_rho=data.row_rho * 1.1)),
         (TopicState(state.theta * 1.1, state.phi), data),
         (state, observed(np.where(VALUES == 5, 6, VALUES), 1.0)),
     ):
@@ -151,6 +157,7 @@ def test_the_comparison_catches_ten_percent(plan):
         assert two_sample_pvalue(reference, draw_sums(algorithm, wrong_state, 20_000, 10**6)) < FALSE_ALARM
 
 
+@pytest.mark.long
 def test_one_alpha_for_both_passes_would_be_caught():
     # Where noise varies by cell, the positive pass must thin from the smallest alpha and the other from the
     # largest; swapping them is the mistake to fear.
@@ -210,6 +217,21 @@ def test_integrating_is_chosen_where_noise_is_strong():
     assert not integrates(PER_CELL)
 
 
+# What follows in the long stage is compiled for wide counts alone: half a minute each.
+
+
+def test_counts_and_counters_are_wide_where_they_must_be():
+    for largest, kind in ((2**16 - 1, np.uint16), (2**16, np.int64)):
+        release = cv.PrivateCounts([[largest, 0]], alpha=0.5)
+        for data in (release, CombinedReleases((release, release)), read_counts(np.array([[largest, 0]]))):
+            assert observe(data).values.dtype == kind
+            assert observe(data).values.tolist() == [largest]
+    one = np.ones((1, 1))
+    assert counter_type(0.9 * 2**28, one, one) is np.int32
+    assert counter_type(2.0**28, one, one) is counter_type(0.0, 2.0**28 * one, one) is np.int64
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("integrate", [False, True])
 def test_more_tokens_than_32_bits_hold_are_counted(integrate):
     large = 5 * 10**9
@@ -220,6 +242,7 @@ def test_more_tokens_than_32_bits_hold_are_counted(integrate):
     assert sums.rows.sum() == sums.columns.sum()
 
 
+@pytest.mark.long
 def test_no_row_gets_more_tokens_than_it_could_be_visited_for():
     # A row that is missing but for one cell, and a rate far beyond what the data say: tokens without end.
     rng = np.random.default_rng(SEED)

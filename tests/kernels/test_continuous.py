@@ -59,7 +59,7 @@ def test_ziggurat_layers_close_at_the_top():
 
 
 @pytest.mark.parametrize("shape", [1e-3, 0.01, 0.1, 0.5, 1.0, 1.1, 3.0, 100.0, 1e6])
-@pytest.mark.parametrize("rate", [1.0, 7.5])
+@pytest.mark.parametrize("rate", [pytest.param(1.0, marks=pytest.mark.long), 7.5])
 def test_log_gamma_for_every_shape(shape, rate):
     # The logarithm never underflows; P(g <= x) through the uniform scale of u = F(g).
     log_g = draw(log_gamma, shape, rate)

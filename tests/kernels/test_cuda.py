@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import cuda_cases
 from countveil.runtime.compiled import PACKAGE
@@ -28,6 +29,7 @@ def in_the_simulator() -> dict[str, list[float]]:
     return json.loads(finished.stdout)
 
 
+@pytest.mark.long
 def test_the_cuda_simulator_draws_what_the_compiled_kernels_draw():
     simulated = in_the_simulator()
     compiled = cuda_cases.on_cpu()

@@ -53,8 +53,14 @@ def test_poisson_of_rare_events():
         assert tiny_poisson_hits(SEED, mean, 1_000_000) == 0
 
 
-@pytest.mark.parametrize("p", [1e-4, 0.03, 0.3, 0.5, 0.77, 0.9999])
-@pytest.mark.parametrize("n", [1, 2, 7, 60, 1000, 10**6, 10**9])
+def binomials():
+    """Every n with half of all p, and the other way round; the other half in the long stage."""
+    for i, n in enumerate([1, 2, 7, 60, 1000, 10**6, 10**9]):
+        for j, p in enumerate([1e-4, 0.03, 0.3, 0.5, 0.77, 0.9999]):
+            yield pytest.param(n, p, marks=pytest.mark.long if (i + j) % 2 else ())
+
+
+@pytest.mark.parametrize(("n", "p"), [*binomials()])
 def test_binomial(n, p):
     law = stats.binom(n, p)
     k = draw_many(binomial, n, p, size=SIZE, seed=SEED + 4)

@@ -69,6 +69,16 @@ def test_no_order_and_no_split_changes_a_bit(name):
         assert len(found) > 1, "plain sums depend on the order: the test above would see it"
 
 
+@pytest.mark.parametrize("name", TERMS)
+def test_weights_are_multiplied_in_bit_by_bit(name):
+    terms, by_row = TERMS[name], np.random.default_rng(SEED).gamma(0.5, 1.0, ROWS)
+    for weights in (by_row, np.array([0.37])):
+        expected = exact_sums(terms * weights[:, None], IN_PLACE)
+        for workers in (IN_PLACE, Cut(7), Cut(1000, -1)):
+            assert np.array_equal(exact_sums(terms, workers, weights), expected)
+    assert not np.array_equal(exact_sums(terms, IN_PLACE, by_row), exact_sums(terms, IN_PLACE))
+
+
 def test_no_terms_and_nothing_but_zeros():
     assert np.array_equal(exact_sums(np.zeros((50, 2)), IN_PLACE), [0.0, 0.0])
     assert np.array_equal(exact_sums(np.zeros((0, 2)), IN_PLACE), [0.0, 0.0])

@@ -18,6 +18,7 @@ from countveil.models.einsum.prior import (
     prior_rates,
     start_means,
 )
+from countveil.models.einsum.start import prior_total
 from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 
@@ -132,14 +133,14 @@ def test_means_given_the_factor():
 
 
 def test_what_a_fixed_prior_expects():
-    total, spread = TopicModel(50, shape=0.1, rate=1.0).prior_total((10_000, 10_000))
+    total, spread = prior_total(TopicModel(50, shape=0.1, rate=1.0), (10_000, 10_000))
     assert total == pytest.approx(5e7)
     assert spread < 0.1
-    assert TopicModel(50).prior_total((10_000, 10_000)) is None
+    assert prior_total(TopicModel(50), (10_000, 10_000)) is None
     state = np.random.default_rng(SEED).gamma(0.5, 1 / 2.0, (4, 30_000))
     model = CommunityModel(2, shape=0.5, rate=2.0, self_loops=True)
     # mean of theta_ic pi_cd theta_jd over i != j
-    assert model.prior_total((100, 100))[0] == pytest.approx(4 * 10_000 * state.mean() ** 3, rel=0.05)
+    assert prior_total(model, (100, 100))[0] == pytest.approx(4 * 10_000 * state.mean() ** 3, rel=0.05)
 
 
 def large_release(total=20_000.0):

@@ -13,7 +13,7 @@ from goodness_of_fit import SEED, fits, rejects
 N, C, SHAPE, RATE = 7, 2, 1.3, 0.7
 
 
-def blocks_after(symmetric, moved_with=SHAPE, replicates=8000):
+def blocks_after(symmetric, replicates, moved_with=SHAPE):
     """Smallest p-value of "factors after the move have the law of fresh ones"."""
     rng = np.random.default_rng(SEED + 1)
     found = np.empty((2, replicates, 6))
@@ -38,17 +38,21 @@ def blocks_after(symmetric, moved_with=SHAPE, replicates=8000):
     return min(stats.ks_2samp(*found[:, :, f]).pvalue for f in range(6))
 
 
+SIZES = pytest.mark.parametrize("replicates", [1500, pytest.param(8000, marks=pytest.mark.long)])
+
+
+@SIZES
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_memberships_and_blocks(symmetric):
-    assert fits(blocks_after(symmetric))
-    assert rejects(blocks_after(symmetric, moved_with=2 * SHAPE)), "a wrong power must be caught"
+def test_memberships_and_blocks(symmetric, replicates):
+    assert fits(blocks_after(symmetric, replicates))
+    assert rejects(blocks_after(symmetric, replicates, moved_with=2 * SHAPE)), "a wrong power must be caught"
 
 
 #: ik and kjt along k.
 MOVES = [ScaleMove(up=(("one", 1),), down=(("two", 0),))]
 
 
-def pair_after(priors, moved_with, replicates=8000):
+def pair_after(priors, moved_with, replicates):
     rng = np.random.default_rng(SEED + 2)
     found = np.empty((2, replicates, 3))
     for i in range(replicates):
@@ -65,7 +69,8 @@ def pair_after(priors, moved_with, replicates=8000):
     return min(stats.ks_2samp(*found[:, :, f]).pvalue for f in range(3))
 
 
-def test_two_factors_with_priors_of_their_own():
+@SIZES
+def test_two_factors_with_priors_of_their_own(replicates):
     priors = (Prior(2.0, 0.5), Prior(1.1, 3.0))
-    assert fits(pair_after(priors, priors))
-    assert rejects(pair_after(priors, (priors[1], priors[0])))
+    assert fits(pair_after(priors, priors, replicates))
+    assert rejects(pair_after(priors, (priors[1], priors[0]), replicates))

@@ -84,7 +84,7 @@ def test_parameters(model, options, message):
         (
             CommunityModel(2),
             (3, 4),
-            "data: expected axes of one length for the tied factor 'theta', got \\[3, 4\\]",
+            "data: expected a square array, such as senders x receivers, .* 'theta', got axes of \\[3, 4\\]",
         ),
         (CommunityModel(2), (3, 3, 3), "data: expected 2 axes for this CommunityModel, got 3"),
         (TensorModel(rank=2), (3, 4), "data: expected 3 axes for this TensorModel, got 2"),

@@ -77,7 +77,7 @@ def test_newer(run):
 
 def test_unfinished(run):
     edit(run, complete=0)
-    refused(run, "expected a complete run, got an unfinished one in")
+    refused(run, "expected a run with draws, got an unfinished one in .* that has none yet")
 
 
 @pytest.mark.parametrize("version", ["one", None, [1]])
@@ -101,7 +101,7 @@ def test_foreign(tmp_path):
 def test_a_file_where_a_folder_is_expected(tmp_path, release):
     release.save(tmp_path / "release.parquet")
     refused(
-        tmp_path / "release.parquet", "expected the folder of a run, got .*release.parquet', which is none"
+        tmp_path / "release.parquet", "expected the folder of a run, got .*release.parquet', which is a file"
     )
 
 
@@ -112,12 +112,18 @@ def test_nothing_there(tmp_path):
         cv.load_posterior(tmp_path / "nothing.zarr")
 
 
-def test_a_release_cannot_be_written_elsewhere(run, tmp_path):
-    """A name in the file that leads out of the folder: refused, even with a right checksum."""
+@pytest.mark.parametrize(
+    "name",
+    ["../../escaped", "..\\..\\escaped", "a\\..\\escaped", "C:escaped", "C:\\escaped", "\\\\host\\escaped"],
+)
+def test_a_release_cannot_be_written_elsewhere(run, name, tmp_path):
+    """A name in the file that leads out of the folder on some system: refused on all, even with a right checksum."""
     header = json.loads((run / "release/zarr.json").read_text())
-    header["attributes"]["files"] = json.dumps(["../../escaped"])
+    header["attributes"]["files"] = json.dumps([name])
     (run / "release/zarr.json").write_text(json.dumps(header))
-    refused(run, "damaged")
+    with pytest.raises(cv.PosteriorFileError, match="damaged") as caught:
+        cv.load_posterior(run)
+    assert "expected one that stays in its folder" in str(caught.value.__cause__)
     assert not list(tmp_path.parent.rglob("escaped"))
 
 

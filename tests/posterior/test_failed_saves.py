@@ -1,10 +1,16 @@
 """A save that fails says why and leaves nothing behind."""
 
+import asyncio
 import errno
+import os
+import stat
+import sys
+import tempfile
 
 import pytest
 
 import countveil as cv
+from countveil.counts.files.atomic import LOCK, UNFINISHED
 from countveil.posterior.runs.writer import StoppableStore
 
 
@@ -16,6 +22,82 @@ def test_an_existing_target_is_never_touched(posterior, tmp_path):
             posterior.save(target)
     assert (tmp_path / "file").read_text() == "mine"
     assert list((tmp_path / "folder").iterdir()) == []
+
+
+@pytest.mark.parametrize("other", ["file", "folder", "empty folder", "link"])
+def test_what_takes_the_name_meanwhile_is_never_touched(posterior, tmp_path, monkeypatch, other):
+    target, write = tmp_path / "run.zarr", StoppableStore._write
+
+    def other_first(self, *args):
+        if not os.path.lexists(target):
+            if other == "file":
+                target.write_text("mine")
+            elif other == "link":
+                target.symlink_to("nowhere")
+            else:
+                target.mkdir()
+                if other == "folder":
+                    (target / "thesis").write_text("mine")
+        write(self, *args)
+
+    monkeypatch.setattr(StoppableStore, "_write", other_first)
+    with pytest.raises(FileExistsError, match=r"path: expected a new folder, got .*, which exists"):
+        posterior.save(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
+    if other == "file":
+        assert target.read_text() == "mine"
+    elif other == "link":
+        assert target.is_symlink()
+    else:
+        assert [path.name for path in target.iterdir()] == (["thesis"] if other == "folder" else [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes")
+def test_modes_while_writing_and_after(posterior, tmp_path, monkeypatch):
+    seen, write = [], StoppableStore._write
+
+    def look(self, *args):
+        write(self, *args)
+        (place,) = tmp_path.iterdir()
+        seen.append(stat.S_IMODE(place.stat().st_mode))
+        seen.extend(0o700 | stat.S_IMODE(path.stat().st_mode) for path in place.rglob("*") if path.is_file())
+
+    monkeypatch.setattr(StoppableStore, "_write", look)
+    before = os.umask(0o002)
+    try:
+        posterior.save(tmp_path / "run.zarr")
+    finally:
+        os.umask(before)
+    assert set(seen) == {0o700}
+    for path in tmp_path.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o775 if path.is_dir() else 0o664)
+
+
+def killed_in(folder, name):
+    """What a killed writer leaves."""
+    dead = folder / f"{UNFINISHED}dead"
+    dead.mkdir(mode=0o700)
+    (dead / name).mkdir()
+    (dead / LOCK).touch()
+
+
+def test_the_next_save_removes_what_a_killed_one_left(posterior, tmp_path):
+    killed_in(tmp_path, "run.zarr")
+    posterior.save(tmp_path / "run.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
+
+
+def test_the_folder_for_the_release_inside_is_private_and_removed(posterior, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed_in(tmp_path, "scratch")
+    (tmp_path / "runs").mkdir()
+    posterior.save(tmp_path / "runs" / "run.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_no_name_leads_out_of_a_run(tmp_path):
+    with pytest.raises(ValueError, match="name: expected one that stays in its folder"):
+        asyncio.run(StoppableStore(tmp_path).set("..\\escaped", None))
 
 
 def test_no_folder_to_write_into(posterior, tmp_path):

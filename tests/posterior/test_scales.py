@@ -121,3 +121,15 @@ def test_totals_of_a_part():
 
 def test_plain_counts_have_no_release():
     assert cv.fit(cv.TopicModel(2), [[3, 0], [1, 4]], sweeps=20, **QUIETLY).totals() is None
+
+
+def test_totals_are_those_of_observed_cells_however_the_missing_ones_differ():
+    """The heaviest words are hidden in half of the rows: the others do not stand for them."""
+    rng = np.random.default_rng(SEED)
+    truth = rng.poisson(np.outer(np.ones(60), 40.0 / np.arange(1, 41)))
+    hidden = np.zeros(truth.shape, dtype=bool)
+    hidden[:30, :5] = True
+    release = cv.simulate_release(truth, epsilon=2, seed=SEED).hide(hidden)
+    found = cv.fit(cv.TopicModel(2), release, sweeps=400, seed=SEED, progress=False).totals()
+    assert found.agree
+    assert abs(found.fit - truth[~hidden].sum()) < 0.05 * truth[~hidden].sum()

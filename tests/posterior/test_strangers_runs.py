@@ -202,3 +202,20 @@ def test_a_small_folder_takes_little_memory(run):
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(found.stdout) < 2**30
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_draws_that_are_no_rates_are_refused_where_they_are_used(value):
+    release = cv.simulate_release([[9, 0, 0], [0, 8, 7]], epsilon=2, seed=1)
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=40, **QUIETLY)
+    posterior.tree["posterior"]["phi"][0, 0, 0, 0] = value
+    for ask in (posterior.true_counts, posterior.posterior_predictive):
+        with pytest.raises(ValueError, match="posterior: expected draws whose rates are finite and >= 0"):
+            ask()
+
+
+def test_what_was_found_is_told_in_few_letters(run):
+    changed(run / "posterior" / "phi" / "zarr.json", data_type="x" * 100_000)
+    with pytest.raises(cv.PosteriorFileError, match=r"data of type 'xxx.* \.\.\. .*'posterior/phi'") as error:
+        cv.load_posterior(run)
+    assert len(str(error.value)) < 1000

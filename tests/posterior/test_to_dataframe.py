@@ -24,7 +24,7 @@ def test_topics(posterior):
         ("memberships", {"rows": ["g"]}, ["document", "topic", "mean", "low", "high", "agreement"], 2),
         ("rates", {"columns": ["gas", "oil"]}, ["document", "word", "rate"], 12),
         ("true_counts", {"rows": 1}, ["document", "word", "mean", "low", "high", "positive"], 5),
-        ("scalars", {}, ["chain", "draw", "log_likelihood", "total_rate", "log_joint"], 60),
+        ("scalars", {}, ["chain", "draw", "sampled_log_likelihood", "total_rate", "log_joint"], 60),
     ],
 )
 def test_other_tables(posterior, what, options, columns, n_rows):
@@ -43,7 +43,7 @@ def test_other_tables(posterior, what, options, columns, n_rows):
 def test_unknown_tables_and_options(posterior):
     with pytest.raises(
         ValueError,
-        match="what: expected one of topics, memberships, blocks, scales, rates, true_counts, scalars, got 'x'",
+        match="what: expected one of topics, memberships, prevalence, blocks, scales, rates, true_counts, scalars, got 'x'",
     ):
         posterior.to_dataframe("x")
     with pytest.raises(TypeError, match="options: expected none for 'scalars', got rows"):

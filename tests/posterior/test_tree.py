@@ -23,7 +23,7 @@ def test_it_follows_the_schema(posterior):
     assert tree["posterior"]["theta"].dims == ("chain", "draw", "document", "topic")
     assert tree["posterior"]["phi"].dims == ("chain", "draw", "topic", "word")
     assert tree["posterior"]["theta"].dtype == np.float32
-    assert {"log_likelihood", "total_rate", "log_joint"} == set(tree["sample_stats"].data_vars)
+    assert {"sampled_log_likelihood", "total_rate", "log_joint"} == set(tree["sample_stats"].data_vars)
     assert all(v.dims == ("chain", "draw") for v in tree["sample_stats"].data_vars.values())
     assert tree["posterior"].attrs["inference_library"] == "countveil"
     assert (tree.attrs["format"], tree.attrs["version"]) == ("countveil-run", 1)
@@ -76,6 +76,7 @@ def test_one_labelled_axis_and_swapped_names():
         (("mean", "agreement"), ("mean", "agreement")),
         (("rate", "positive"), ("rate", "positive")),
         (("low", "zarr.json"), ("low", "column")),
+        (("..\\from", "C:to"), ("row", "column")),
     ],
 )
 def test_axis_names_that_are_taken_do_not_spoil_a_fit(axes, dims, tmp_path):

@@ -2,16 +2,20 @@
 
 import copy
 import dataclasses
+import json
 import math
 import pickle
 import re
 from decimal import Decimal
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
-from countveil.privacy import Guarantee
+from countveil.counts import privatize
+from countveil.distributions import two_sided_geometric
+from countveil.privacy import Guarantee, add_noise
 
 
 @pytest.mark.parametrize(
@@ -149,22 +153,116 @@ def test_value_semantics():
         g.epsilon = 1
 
 
-@pytest.mark.parametrize("epsilon", ["1e-12", "1e-6", "0.1", 0.1, 1, 2.5, 3, "4.61", 7, 13, 14])
-def test_sentence_never_claims_more_privacy_than_there_is(epsilon):
-    g = Guarantee(epsilon, 1)
-    claimed = float(re.search(r"a factor of ([\d.,]+),", str(g)).group(1).replace(",", ""))
-    assert math.exp(g.epsilon) <= claimed <= 1.012 * math.exp(g.epsilon)
+def number(text):
+    return float(text.replace(",", ""))
+
+
+def log_ratio(rho, one, other):
+    """The largest log P(x|one) / P(x|other) over all releases x: cells are independent, so it is their sum."""
+    total = 0.0
+    for y, z in zip(one, other, strict=True):
+        x = np.arange(min(y, z) - 3, max(y, z) + 4)  # beyond the two counts the ratio no longer changes
+        ratio = two_sided_geometric.logpmf(x - y, rho) - two_sided_geometric.logpmf(x - z, rho)
+        total += ratio.max()
+    return total
+
+
+UNITS = ["document", "cell", "person"]
+# Two cells of the unit (for "cell": one of it, one of another), before and after n counts are ...
+CHANGES = {
+    "added to": lambda n: ((4, 2), (4 + n, 2)),
+    "removed from": lambda n: ((n + 4, 2), (4, 2)),
+    "twice as far": lambda n: ((n + 4, 2), (4, n + 2)),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    ("epsilon", "precision"),
+    [
+        ("1e-12", 1),
+        ("1e-6", 3),
+        ("0.1", 10),
+        (0.1, 1),
+        (1, 1),
+        (1, 7),
+        (2.5, 2),
+        (3, 1),
+        ("4.61", 9),
+        (7, 1),
+        (14, 20),
+    ],
+)
+def test_the_stated_odds_are_those_of_the_law_for_the_stated_change(epsilon, precision, unit):
+    g = Guarantee(epsilon, precision, unit)
+    form = r".* only by (1 count|up to [\d,]+ counts) of one (\w+) \(.*\), added or removed, seeing .* factor of "
+    form += r"([\d.,]+); if (it is|they are) (replaced by|moved to) .* by more than ([\d.,]+)\."
+    some, named, odds, _, _, odds_twice = re.fullmatch(form, str(g)).groups()
+    n = int(number(re.search(r"[\d,]+", some).group()))
+    assert (n, named) == (precision, unit)
+    for change, pair in CHANGES.items():
+        stated = number(odds_twice if change == "twice as far" else odds)
+        lost = max(log_ratio(g.rho, *pair(n)), log_ratio(g.rho, *reversed(pair(n))))
+        assert math.exp(lost) * (1 - 1e-9) <= stated, change  # never more privacy than there is
+        assert stated - 0.0101 * max(1, stated) <= math.exp(lost), change  # and less by rounding only
+
+
+def test_fewer_counts_than_stated_are_hidden_better():
+    g = Guarantee(2, 5)
+    for d in range(6):
+        assert log_ratio(g.rho, (9, 9), (9 - d, 9)) <= float(g.epsilon) + 1e-12
+    assert log_ratio(g.rho, (9, 9), (3, 9)) > float(g.epsilon)  # six are not
 
 
 def test_sentence_names_the_counts_and_the_unit():
-    assert str(Guarantee(1, 1000)).startswith(
-        "Any 1,000 words (or other counts) of one document, an e-mail say,"
+    assert "differ only by up to 1,000 counts of one document (one row), added or removed" in str(
+        Guarantee(1, 1000)
     )
-    assert str(Guarantee(1)).startswith("Any word (or other count) of one document, an e-mail say, is hidden")
-    for unit in ("document", "cell", "person"):
-        assert f"of one {unit}, " in str(Guarantee(1, unit=unit))
+    assert "only by 1 count of one cell (one number), added or removed" in str(Guarantee(1, unit="cell"))
+    assert "if it is replaced by another, which is twice as far," in str(Guarantee(1, unit="person"))
+    assert "if they are moved to other cells, which is twice as far," in str(Guarantee(1, 2, unit="cell"))
+    for unit in UNITS:
+        assert "e-mail" not in Guarantee(1, unit=unit).explain()  # a row of a network is none
     assert "\n" not in str(Guarantee(1))
     assert "Hardly anything is hidden" in str(Guarantee(10**30, 10**29))
+
+
+def test_what_noise_will_never_change_is_called_plain():
+    for rate, plain in ((89, False), (90, True), (1000, True)):
+        a = mpmath.exp(-rate)
+        chance = 2**64 * 2 * a / (1 + a)  # of any noise in 2**64 cells
+        assert (chance < mpmath.mpf(2) ** -64) or not plain
+        for g in (Guarantee(rate), Guarantee(5 * rate, 5)):
+            assert str(g).startswith("PLAIN, nothing is protected") == plain
+            assert g.explain().startswith("PLAIN") == plain
+
+
+def test_a_guarantee_cannot_be_made_to_lie():
+    with pytest.raises(TypeError, match=r"^Guarantee: expected no subclasses, got one"):
+
+        class Lying(Guarantee):
+            rate = Fraction(1000)
+
+    class Silent:  # keeps Python from asking Guarantee
+        def __init_subclass__(cls):
+            pass
+
+    class Hidden(Silent, Guarantee):
+        rate = Fraction(1000)
+
+    for taken in (lambda g: add_noise([3], g), Guarantee(1).compose, lambda g: privatize([[3]], guarantee=g)):
+        with pytest.raises(TypeError, match=r"(guarantee|other): expected a Guarantee, got Hidden$"):
+            taken(Hidden("0.1"))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_guarantee_as_text_says_all_of_it_exactly(unit):
+    g = Guarantee("1/3", 10**11, unit)
+    said = json.loads(json.dumps(g.to_dict()))
+    assert Guarantee(said["epsilon"], int(said["precision"]), said["unit"]) == g
+    assert Fraction(said["rate"]) == g.rate
+    assert said["adjacency"].startswith(f"versions of the data that differ only in one {unit} (")
+    assert ("a replaced one being one removed and one added" in said["adjacency"]) == (unit != "cell")
 
 
 @pytest.mark.parametrize("n", [1, 5, 1000])
@@ -190,9 +288,19 @@ def test_explain_says_what_is_hidden_and_what_is_not(unit):
     hidden, not_protected = told.split("Not protected:")
     assert "10: 4.49" in hidden
     assert "20: 20.1" in hidden
-    for matter in ("several releases", "labels", "shape", "many more words than 10", "how long", "together"):
+    for matter in (
+        "several releases",
+        "labels",
+        "shape",
+        "many more counts than 10",
+        "how long",
+        "together",
+        "rows by others",
+    ):
         assert matter in not_protected
     assert ("over all of them together" in hidden) == (unit == "person")
+    for matter in ("in a network", "is two counts, one removed and one added", '"did it say vote?"'):
+        assert matter in hidden
 
 
 @pytest.mark.parametrize("epsilon", ["1e-6", 0.1, 1, 2.5, 13, 14, 15, 40, 1000])
@@ -202,3 +310,28 @@ def test_explain_never_claims_more_privacy_than_there_is(epsilon):
         if found := re.fullmatch(r"  ([\d,]+): ([\d.,]+)", line):
             distance, odds = (float(text.replace(",", "")) for text in found.groups())
             assert odds >= math.exp(g.loss(int(distance))) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    "long",
+    ["1." + "3" * 10**6, "1/" + "3" * 10**6, Decimal("1." + "3" * 10**6)],
+    ids=["text", "fraction", "decimal"],
+)
+def test_numbers_of_a_million_digits_are_refused_at_once(long):
+    with pytest.raises(ValueError, match="epsilon: expected a number > 0"):
+        Guarantee(long)
+
+
+@pytest.mark.parametrize(
+    "epsilon", [10**600, Fraction(10**600 + 1, 10**600), Fraction(10**5000 + 1, 10**5000)]
+)
+def test_numbers_that_could_not_be_read_again_are_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon: expected a number > 0"):
+        Guarantee(epsilon)
+
+
+def test_precisions_beyond_all_counts_are_refused():
+    with pytest.raises(
+        ValueError, match="precision: expected a number of counts, got one of more than 1600 bits"
+    ):
+        Guarantee(1, 10**1500)

@@ -94,17 +94,23 @@ def test_one_sided_goes_on_beyond_its_table_and_on(rate, monkeypatch):
     ends = [np.full(1000, width, dtype=np.int16)] * 2
     forced = Forced(*ends, then=table)
     monkeypatch.setattr(geometric, "_one_sided_table", lambda _: (width, forced))
+    monkeypatch.setattr(geometric, "check_source", lambda _: None)  # it would use up some of the bits
     beyond = geometric._one_sided(Fraction(rate), 1000, repeatable_bits())
     assert np.array_equal(beyond, plain + 2 * width * scale)
 
 
-def test_noise_refuses_before_it_could_wrap(monkeypatch):
-    """A source that always says "beyond" is stopped short of 2**62, with scale * width added each time."""
-    width, _ = geometric._one_sided_table(Fraction(1, 10**12) * 512**4)
-    always = Forced(then=Forced(np.full(1, width, dtype=np.int16), again=True))
+@pytest.mark.parametrize("rate", ["1e-12", "0.01", "1", "1000"])
+def test_a_source_that_always_says_beyond_is_refused_before_noise_could_wrap(rate, monkeypatch):
+    scale = 1
+    while not geometric._fits(scale * Fraction(rate)):
+        scale *= 512
+    width, _ = geometric._one_sided_table(scale * Fraction(rate))
+    assert (geometric._ROUNDS + 1) * scale * (width + 1) < 2**62
+    monkeypatch.setattr(geometric, "_ROUNDS", 100)
+    always = Forced(np.full(1, width, dtype=np.int16), again=True)
     monkeypatch.setattr(geometric, "_one_sided_table", lambda _: (width, always))
-    with pytest.raises(OverflowError, match="nothing was released"):
-        geometric._one_sided(Fraction(1, 10**12), 1, repeatable_bits())
+    with pytest.raises(ValueError, match="nothing was released"):
+        geometric._one_sided(Fraction(rate), 1, repeatable_bits())
 
 
 class Forced:

@@ -74,7 +74,7 @@ def test_drawing_noise_leaves_other_generators_alone():
 
 
 def test_every_call_asks_for_fresh_bits():
-    """Nothing is left over: each call asks first for 16 bits per cell, whatever was asked before."""
+    """Nothing is left over: each call asks for 16 bits per cell after its health test, whatever was asked before."""
     asked = []
 
     def source(count):
@@ -84,7 +84,8 @@ def test_every_call_asks_for_fresh_bits():
     for size in (1, 3, 2, 7):
         asked.clear()
         mechanism._release(np.zeros(size, dtype=int), Fraction(1), source)
-        assert asked[0] == 2 * size
+        assert asked[:2] == [16, 2 * size]
+        assert asked[-1] == 16
 
 
 def test_the_source_is_the_operating_system(monkeypatch):

@@ -1,5 +1,7 @@
 """The demo's picture: made, of the right size, without text over text, and strict about what it is given."""
 
+import errno
+import os
 import struct
 import subprocess
 import sys
@@ -33,6 +35,20 @@ def test_a_png_of_the_promised_size(tmp_path):
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     assert struct.unpack(">II", content[16:24]) == (1600, 1000)
     assert [path.name for path in tmp_path.iterdir()] == ["a.PNG"]
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    path = comparison_picture(three(), tmp_path / "a.png", guarantee=SENTENCE)
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        comparison_picture(three(), path, guarantee="Another sentence.")
+    assert path.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
 def test_the_same_results_give_the_same_picture_in_place_of_the_old_one(tmp_path):
@@ -75,6 +91,17 @@ def test_no_text_over_text_or_beyond_the_edge(tmp_path, monkeypatch, n_methods, 
         if p.x0 < q.x1 and q.x0 < p.x1 and p.y0 < q.y1 - 1 and q.y0 < p.y1 - 1
     ]
     assert not overlapping
+
+
+def test_words_that_would_move_the_text_are_written_out(tmp_path, monkeypatch):
+    sheets = []
+    monkeypatch.setattr(Sheet, "png", lambda sheet: sheets.append(sheet) or b"")
+    words = ["two\nlines", "turned\u202e", "\x1b[2J"]
+    comparison_picture(three(topics=(words,) * 3), tmp_path / "a.png", guarantee=SENTENCE)
+    drawn = [text.get_text() for text in sheets[0]._figure.findobj(Text)]
+    shown_words = [text for text in drawn if text.startswith("two")]
+    assert shown_words == [r"two\nlines  turned\u202e  \x1b[2J"] * 9
+    assert all(line.isprintable() for text in drawn for line in text.split("\n"))
 
 
 def test_pyplot_is_left_alone():

@@ -39,6 +39,7 @@ def write(folder, files):
     return folder
 
 
+@pytest.mark.long
 def test_what_the_demo_gets(corpus):
     counts, documents, vocabulary = corpus
     assert isinstance(counts, sparse.csr_array)

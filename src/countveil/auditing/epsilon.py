@@ -21,8 +21,10 @@ ENOUGH = 0.97  # of epsilon: what samples must be able to show before a lower bo
 def check_epsilon(mechanism: Mechanism, guarantee: Guarantee, size: int) -> Check:
     """Compare 0 with ``precision`` in one cell: the furthest apart that epsilon covers."""
     near, far, each = 0, min(guarantee.precision, 2**40), size // 4  # 2**40: an array must hold it
-    one = [noise_on(mechanism, guarantee, near, each) + near for _ in range(2)]
-    other = [noise_on(mechanism, guarantee, far, each) + far for _ in range(2)]
+    one, other = (
+        [noise_on(mechanism, guarantee, np.full(each, count)) + count for _ in range(2)]
+        for count in (near, far)
+    )
     event = _worst_event(one[0], other[0])
     hits = [int(event(samples).sum()) for samples in (one[1], other[1])]
     more, less = max(hits), min(hits)

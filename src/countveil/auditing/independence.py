@@ -13,29 +13,50 @@ import numpy as np
 from scipy import stats
 
 from countveil.auditing.check import MIN_EXPECTED, Check, Mechanism, check_pvalue, noise_on
-from countveil.auditing.law import cdf
+from countveil.auditing.law import chances
+from countveil.auditing.trials import mixed_counts
 from countveil.privacy import Guarantee
 
 Draw = Callable[[], np.ndarray]
 
-LAGS = (1, 2, 3, 1000)
+BLOCK = (25, 40)  # cells of one row of an array of three axes
+LAGS = (1, 2, 3, 40, 1000)  # among them the next cell along each axis
+ARRAYS, ARRAY = 200, (30, 50)  # calls whose noise is summed, and their arrays
+LEAST_NOISE = 1000  # variance of a sum that is as good as normal
 PATIENCE = 60  # seconds for a child that must draw a little noise
 
 
 def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) -> list[Check]:
-    """Pairs of cells, all distances between cells at once, and the same cell in two calls."""
-    rho = guarantee.rho
-    noise = noise_on(mechanism, guarantee, 0, size)
-    again = noise_on(mechanism, guarantee, 0, size)
+    """Pairs of cells along every axis, all distances between cells at once, and the same cell in two calls."""
+    rho, rng = guarantee.rho, np.random.default_rng()
+    shape = (max(size // (BLOCK[0] * BLOCK[1]), 2), *BLOCK)
+    noise, again = (noise_on(mechanism, guarantee, mixed_counts(shape, rng)).ravel() for _ in range(2))
     near = min(pair_pvalue(*pairs(noise, lag), rho) for lag in LAGS) * len(LAGS)
     # Any distance: a block of noise used twice, a period of the generator. Signs and sizes apart.
     far = min(any_lag_pvalue(np.sign(noise)), any_lag_pvalue(np.abs(noise) > 0.7 / rho)) * 2
     calls = pair_pvalue(noise, again, rho)
+    rows = [one for both in (noise, again) for one in both.reshape(shape[0], -1)]
+    arrays = [noise_on(mechanism, guarantee, mixed_counts(ARRAY, rng)).ravel() for _ in range(ARRAYS)]
+    sums = min(sums_pvalue(rows, rho), sums_pvalue(arrays, rho)) * 2
     return [
         check_pvalue("neighbouring cells", near, "independent", "depend on each other"),
         check_pvalue("cells at any distance", far, "uncorrelated", "correlated"),
         check_pvalue("the same cell in two calls", calls, "independent", "depend on each other"),
+        check_pvalue("sums of noise over rows and arrays", sums, "as far from 0 as they should", "are not"),
     ]
+
+
+def sums_pvalue(parts: list[np.ndarray], rho: float) -> float:
+    """Sums of noise, whose variance follows from the law: noise that balances itself gives totals away.
+
+    Chi-square of the squared sums over their variances; both ends count. Sums of little noise are far from normal
+    and tell nothing.
+    """
+    variance = 0.5 / np.sinh(0.5 * rho) ** 2 if rho < 100 else 0.0
+    if len(parts[0]) * variance < LEAST_NOISE:
+        return 1.0
+    squares = sum(float(part.sum()) ** 2 / (len(part) * variance) for part in parts)
+    return float(2 * min(stats.chi2.cdf(squares, len(parts)), stats.chi2.sf(squares, len(parts))))
 
 
 def pairs(noise: np.ndarray, lag: int) -> tuple[np.ndarray, np.ndarray]:
@@ -47,10 +68,10 @@ def pairs(noise: np.ndarray, lag: int) -> tuple[np.ndarray, np.ndarray]:
 def pair_pvalue(one: np.ndarray, other: np.ndarray, rho: float) -> float:
     """Chi-square of pairs, in up to 5 x 5 groups, against the product of the exact laws."""
     edges = max(1, round(1 / rho)) * np.array([-2, -1, 0, 1])
-    chance = np.diff(np.concatenate([[0.0], cdf(rho, edges), [1.0]]))
+    chance = chances(rho, edges)
     while len(edges) > 1 and (chance.min() ** 2) * len(one) < MIN_EXPECTED:
         edges = np.delete(edges, min(int(chance.argmin()), len(edges) - 1))
-        chance = np.diff(np.concatenate([[0.0], cdf(rho, edges), [1.0]]))
+        chance = chances(rho, edges)
     if (chance.min() ** 2) * len(one) < MIN_EXPECTED:
         return 1.0  # noise is so rare that pairs tell nothing
     both = chance.size * np.searchsorted(edges, one) + np.searchsorted(edges, other)
@@ -78,7 +99,7 @@ def check_freshness(mechanism: Mechanism, guarantee: Guarantee) -> list[Check]:
         return [Check("fresh noise", True, "not tested: at this guarantee noise is too rare")]
 
     def draw() -> np.ndarray:
-        return noise_on(mechanism, guarantee, 0, size)
+        return noise_on(mechanism, guarantee, np.zeros(size, dtype=np.int64))
 
     plain = not np.array_equal(draw(), draw())
     seeded = not np.array_equal(_seeded(draw), _seeded(draw))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil.cli.models import MODELS
+from countveil.cli.judge import add_max_r_hat, add_until, exit_code, until_of
+from countveil.cli.models import MODELS, FitCommand
 from countveil.cli.options import add_command, read_label_file, spoken_as_options
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from countveil.counts import PrivateCounts
     from countveil.counts.plain_counts import PlainCounts
     from countveil.posterior import Posterior
 
@@ -36,7 +41,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
             "--output",
             metavar="RUN",
             required=True,
-            help="the folder to write, which must not exist yet",
+            help="the folder to write, as it goes; must not exist yet (countveil resume goes on with one)",
         )
         command.add_options(parser)
         _common_options(parser)
@@ -58,6 +63,13 @@ def _common_options(parser: Any) -> None:
     add("--burn-in", type=int, metavar="N", help="sweeps to throw away first (default half of them)")
     add("--thin", type=int, default=5, metavar="N", help="then keep every N-th sweep (default 5)")
     add("--chains", type=int, default=2, metavar="N", help="independent chains (default 2)")
+    add(
+        "--chain",
+        type=int,
+        metavar="I",
+        help="run this one of them only, counted from 0, with the same --seed in every job; countveil merge puts "
+        "them together",
+    )
     add("--seed", type=int, help="a number; the same seed gives the same draws (default: a new one)")
     add(
         "--method",
@@ -65,7 +77,15 @@ def _common_options(parser: Any) -> None:
         default="exact",
         help="exact (default); bessel, the paper's sampler; naive, which takes noise for counts and is biased",
     )
-    add("--threads", type=int, metavar="N", help="default: all cores; draws do not depend on it")
+    add_until(parser)
+    add_max_r_hat(parser)
+    add(
+        "--keep",
+        choices=["all", "columns", "summaries"],
+        default="all",
+        help="of the draws: all (default); columns, and of rows running means; summaries, running means alone",
+    )
+    add_engine(parser)
     add("--quiet", action="store_true", help="print nothing but errors")
     plain = parser.add_argument_group("plain counts (ordinary, non-private factorization)")
     add = plain.add_argument
@@ -80,24 +100,61 @@ def _common_options(parser: Any) -> None:
     add("--columns", metavar="FILE", help="column labels, one per line (the vocabulary, say)")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Fit, save, and say how well it went."""
-    import json
-    import warnings
+def add_engine(parser: Any) -> None:
+    """On what the chains run."""
+    add = parser.add_argument
+    add("--threads", type=int, metavar="N", help="default: all cores; draws do not depend on it")
+    add(
+        "--engine",
+        choices=["auto", "cpu", "mpi", "ray"],
+        default="auto",
+        help="mpi: rows are spread over the ranks of an MPI job (mpirun -n 8 countveil fit ...), ray: over actors "
+        "of a Ray cluster; the same draws",
+    )
+    add("--address", help="with --engine ray: of the cluster (default: one on this machine)")
+    add(
+        "--shards",
+        type=int,
+        metavar="N",
+        help="with --engine ray: number of actors (default: one per machine)",
+    )
 
+
+def engine_of(arguments: argparse.Namespace) -> Any:
+    """On what the chains run, as it was asked for."""
+    if arguments.engine == "ray":
+        from countveil.inference.settings import Ray
+
+        return Ray(arguments.address, arguments.shards)
+    for name in ("address", "shards"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(f"--{name}: expected --engine ray beside it, got {arguments.engine}")
+    return arguments.engine
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fit, and say how well it went."""
     from countveil.counts import load_release
     from countveil.fitting import fit
+    from countveil.running import join_shards
 
-    _check_output(Path(arguments.output))
+    join_shards(arguments.engine, arguments.threads)
+    check_output(Path(arguments.output))
+    if arguments.max_r_hat is not None and (arguments.chains == 1 or arguments.chain is not None):
+        raise ValueError("--max-r-hat: expected --chains 2 or more, run together, beside it, got one chain")
     model = MODELS[arguments.model].model_of(arguments)
     if not arguments.plain:
         given = [f"--{name}" for name in ("index", "long", "rows", "columns") if getattr(arguments, name)]
         if given:
             raise ValueError(f"{', '.join(given)}: expected --plain beside it; a release has its own labels")
-    data = _plain_counts(arguments) if arguments.plain else load_release(arguments.release)
-    with warnings.catch_warnings():
-        # That it was interrupted is said below, in words of this command.
-        warnings.filterwarnings("ignore", message="interrupted", category=UserWarning)
+    data: PlainCounts | PrivateCounts | str
+    if arguments.plain:
+        data = plain_counts(arguments.release, arguments)
+        if arguments.model == "topics" and len(data.shape) != 2:
+            raise ValueError(f"counts: expected a matrix for topics, got {len(data.shape)} axes")
+    else:
+        data = arguments.release if arguments.engine in ("mpi", "ray") else load_release(arguments.release)
+    with interruption_is_told(arguments.output, arguments.quiet):
         posterior = fit(
             model,
             data,
@@ -108,18 +165,33 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             method=arguments.method,
             threads=arguments.threads,
+            engine=engine_of(arguments),
             progress=not arguments.quiet,
+            store=arguments.output,
+            chain=arguments.chain,
+            until=until_of(arguments),
+            max_seconds=arguments.max_seconds,
+            keep=arguments.keep,
         )
-    posterior.save(arguments.output)
-    interrupted = json.loads(posterior.tree.attrs["settings"])["interrupted"]
-    if not arguments.quiet:
-        _report(posterior, arguments, interrupted)
-    return 130 if interrupted else 0
+    return report(posterior, arguments, MODELS[arguments.model])
 
 
-def _check_output(target: Path) -> None:
+@contextmanager
+def interruption_is_told(run: str, quiet: bool) -> Iterator[None]:
+    """That a fit was stopped is said in words of the command, and how it goes on."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="interrupted", category=UserWarning)
+            yield
+    except KeyboardInterrupt:
+        if Path(run).exists() and not quiet:
+            print(f"Stopped before the first draw. To go on: countveil resume {run}", file=sys.stderr)
+        raise
+
+
+def check_output(target: Path) -> None:
     """Before an hour of work, not after."""
-    if target.exists():
+    if os.path.lexists(target):  # also a link that leads nowhere
         raise FileExistsError(f"--output: expected a new folder, got {str(target)!r}, which exists")
     if not target.parent.is_dir():
         raise FileNotFoundError(
@@ -127,12 +199,12 @@ def _check_output(target: Path) -> None:
         )
 
 
-def _plain_counts(arguments: argparse.Namespace) -> PlainCounts:
+def plain_counts(path: str, arguments: argparse.Namespace) -> PlainCounts:
     """The counts as they lie in the file: what is sparse there stays so."""
     from countveil.counts.inputs.options import InputOptions
     from countveil.counts.plain_counts import read_plain_file
 
-    if _is_release(arguments.release):
+    if _is_release(path):
         raise ValueError("--plain: expected a file of plain counts, got a release; leave --plain out")
     options = InputOptions(
         rows=read_label_file(arguments.rows),
@@ -142,10 +214,7 @@ def _plain_counts(arguments: argparse.Namespace) -> PlainCounts:
         index=arguments.index,
     )
     with spoken_as_options():
-        counts = read_plain_file(arguments.release, options)
-    if arguments.model == "topics" and len(counts.shape) != 2:
-        raise ValueError(f"counts: expected a matrix for topics, got {len(counts.shape)} axes")
-    return counts
+        return read_plain_file(path, options)
 
 
 def _is_release(path: str) -> bool:
@@ -166,10 +235,17 @@ def _rate(text: str) -> float | None:
     return None if text == "inferred" else float(text)
 
 
-def _report(posterior: Posterior, arguments: argparse.Namespace, interrupted: bool) -> None:
+def report(posterior: Posterior, arguments: argparse.Namespace, command: FitCommand | None) -> int:
+    """Say how well a fit went and where it is, unless that is to be quiet; the exit code."""
+    from countveil.posterior import ModesWarning
+
+    run, interrupted = posterior.path, posterior.settings["interrupted"]
+    code = 130 if posterior.settings.get("stopped") == "interrupt" else 0
+    if arguments.quiet:
+        return exit_code(posterior, arguments.max_r_hat, code)
     if interrupted:
         print("Stopped early; the draws kept until then:")
-    print(f"{posterior!r}, method {arguments.method}")
+    print(f"{posterior!r}, method {posterior.settings['method']}")
     release = posterior.release
     if release is not None and release.guarantee is not None:
         print(release.guarantee)
@@ -177,36 +253,33 @@ def _report(posterior: Posterior, arguments: argparse.Namespace, interrupted: bo
     if plain is not None and plain.any():
         print(f"PLAIN: {plain.sum():,} of {len(plain):,} rows, which nothing protects.")
     print()
-    table = posterior.summary()[["mean", "sd", "r_hat", "ess_bulk", "ess_tail"]]
+    summary = posterior.summary()
+    table = summary[["mean", "sd", "r_hat", "ess_bulk", "ess_tail"]]
     print(table.rename(index=_short).to_string(float_format="{:.4g}".format))
-    print(_verdict(table))
+    print(summary.verdict)
     totals = posterior.totals()
     if totals is not None:
         print(totals)
     print()
-    command = MODELS[arguments.model]
-    if command.findings is not None:
-        print(command.findings(posterior, arguments.shown))
+    if command is not None and command.findings is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ModesWarning)  # the verdict has said it
+            print(command.findings(posterior, arguments.shown))
         print()
-    tables = f"countveil topics {arguments.output} --csv topics.csv"
-    if command.in_python is not None:
-        tables = f"countveil.load_posterior({arguments.output!r}) in Python"
-    print(f"Wrote {arguments.output}. Tables: {tables}")
+    if interrupted:
+        print(f"To go on: countveil resume {run}")
+        return exit_code(posterior, arguments.max_r_hat, code)
+    from countveil.counts.shown_text import visible
+
+    tables = f"countveil topics {run} --csv topics.csv"
+    if command is None or command.in_python is not None:
+        tables = f"countveil.load_posterior({str(run)!r}) in Python"
+    print(visible(f"Wrote {run}. Tables: {tables}"))
+    return exit_code(posterior, arguments.max_r_hat, code)
 
 
 def _short(name: str, length: int = 46) -> str:
+    from countveil.counts.shown_text import visible
+
+    name = visible(name)
     return name if len(name) <= length else f"{name[: length - 2]}…]"
-
-
-def _verdict(table: pd.DataFrame) -> str:
-    least, worst = table[["ess_bulk", "ess_tail"]].min().min(), table["r_hat"].max()  # of those that have one
-    if least != least:
-        return "Too few draws for diagnostics: more --sweeps."
-    if worst != worst:
-        return (
-            f"Smallest ESS {least:.0f}. One chain has no R-hat: --chains 2 or more show whether they agree."
-        )
-    facts = f"Worst R-hat {worst:.2f}, smallest ESS {least:.0f}."
-    if worst <= 1.01 and least >= 400:
-        return f"{facts} The chains agree."
-    return f"{facts} Advised: R-hat at most 1.01, ESS at least 400. More --sweeps bring them nearer."

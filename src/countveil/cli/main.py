@@ -1,21 +1,30 @@
 """Finds the command, runs it, and turns what goes wrong into one line and an exit code.
 
-0: done. 1: done, and the answer is no (a failed audit). 2: bad input. 130: stopped with Ctrl-C.
+0: done. 1: done, and the answer is no (a failed audit, a run beyond --max-r-hat). 2: bad input. 130: stopped with
+Ctrl-C; 143 and 129: by SIGTERM and SIGHUP, in the same orderly way.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import countveil
 
 # The table of commands: modules of this folder, each with ``configure(subparsers) -> parsers`` and ``run(arguments)
 # -> int``. They import what they need inside ``run``, so that help comes at once.
-COMMANDS = ["demo", "privatize", "fit", "topics", "audit"]
+COMMANDS = [
+    "demo", "privatize", "append", "show", "ledger", "fit", "resume", "merge", "topics", "plot",
+    "study", "enron", "audit", "doctor",
+]  # fmt: skip
 
+_STOPPED = 128 + signal.SIGINT
 _EXPECTED = (ValueError, TypeError, OSError, OverflowError, ImportError)
 
 
@@ -31,11 +40,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parser.parse_args(argv)
     except SystemExit as stop:  # argparse has said why
         return stop.code if isinstance(stop.code, int) else 2
+    with _stopped_in_order() as signals:
+        code = _run(arguments)
+    return 128 + signals[-1] if code == _STOPPED and signals else code
+
+
+def _run(arguments: argparse.Namespace) -> int:
     try:
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
         print("countveil: stopped", file=sys.stderr)
-        return 130
+        return _STOPPED
+    except BrokenPipeError:  # whoever read the output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains when it flushes at its end
+        return 128 + 13
+    except TimeoutError as error:
+        from countveil.running import BurnInNotEndedError
+
+        if not isinstance(error, BurnInNotEndedError):
+            print(f"countveil {arguments.command}: error: {_line(error)}", file=sys.stderr)
+            return 2
+        run = getattr(arguments, "run_folder", None) or arguments.output
+        if not arguments.quiet:
+            print(
+                f"The time was up before burn-in had ended. To go on: countveil resume {run}", file=sys.stderr
+            )
+        return 0
     except _EXPECTED as error:
         if arguments.debug:
             raise
@@ -50,8 +80,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
+@contextmanager
+def _stopped_in_order() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP stop a command as Ctrl-C does, unless they are ignored (nohup). Gives those that came."""
+    came: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    stop.gives_way = True  # type: ignore[attr-defined]  # to a run that finishes its sweep first
+    handled = []
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            try:
+                signal.signal(number, stop)
+            except ValueError:  # called in a thread, which handles no signals
+                break
+            handled.append(number)
+    try:
+        yield came
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """An error that quotes what was typed, which may hold anything."""
+        from countveil.counts.shown_text import visible
+
+        super().error(visible(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="countveil",
         description="Learn from counts you must not see.",
         epilog="countveil COMMAND --help explains a command and gives an example.",
@@ -66,7 +130,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+#: Letters of an error.
+_LONGEST_LINE = 2000
+
+
 def _line(error: BaseException) -> str:
+    from countveil.counts.shown_text import visible  # names of files may hold anything
+
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return " ".join(str(error).split())
+        return visible(f"{error.strerror}: {error.filename}" if error.filename else error.strerror)
+    text = visible(" ".join(str(error).split()))
+    # A file may hold a number of thousands of digits; what was expected stands at the beginning.
+    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]} ..."

@@ -82,8 +82,41 @@ def _sizes(flag: str, text: str) -> dict[str, int]:
     return {letter.strip(): _whole_number(flag, size) for letter, _, size in pairs}
 
 
+def _groups(flag: str, text: str) -> Any:
+    """Groups of rows from FILE:COLUMN; the first of several columns has the labels of the rows."""
+    import pandas as pd
+
+    path, _, column = text.rpartition(":")
+    if not path or not column:
+        raise ValueError(f"{flag}: expected FILE.csv:COLUMN, got {text!r}")
+    # As text, all of it: years are names here, and a group may be called NA. What is empty is missing.
+    table = pd.read_csv(path, sep="\t" if path.endswith(".tsv") else ",", dtype=str, keep_default_na=False)
+    if column not in table.columns:
+        listed = ", ".join(map(repr, table.columns))
+        raise ValueError(f"{flag}: expected one of the columns {listed} of {path}, got {column!r}")
+    groups = [value or None for value in table[column]]
+    rows = table.columns[0]
+    if rows == column:
+        return groups  # there is nothing to tell which row is which but their order
+    twice = table[rows][table[rows].duplicated()]
+    if len(twice):
+        raise ValueError(
+            f"{flag}: expected every row once in the column {rows!r}, got {twice.iloc[0]!r} again"
+        )
+    return dict(zip(table[rows], groups, strict=True))
+
+
+def _topics(posterior: Posterior, n_words: int) -> str:
+    found = str(posterior.topics(n_words))
+    if posterior.model.groups is None:
+        return found
+    return f"{found}\n\nShares of the topics in the groups\n{posterior.prevalence()}"
+
+
 def _communities(posterior: Posterior, n_members: int) -> str:
     import numpy as np
+
+    from countveil.counts.shown_text import visible
 
     shares, blocks = posterior.memberships()["mean"], posterior.blocks()
     members, counts = shares.to_numpy(), blocks["mean"].to_numpy()
@@ -92,7 +125,7 @@ def _communities(posterior: Posterior, n_members: int) -> str:
     for c, agreement in enumerate(blocks["agreement"].to_numpy()):
         top = np.argsort(-members[:, c], kind="stable")[:n_members]
         out, back = counts[c].sum() - counts[c, c], counts[:, c].sum() - counts[c, c]
-        listed = " ".join(str(names[i]) for i in top)
+        listed = " ".join(visible(names[i]) for i in top)
         lines.append(f"{c:>9}  {counts[c, c]:6.0f}  {out:9.0f}  {back:11.0f}  {agreement:9.2f}  {listed}")
     return "\n".join(lines)
 
@@ -118,9 +151,22 @@ examples:
   countveil fit topics release.parquet -o run.zarr --topics 50
   countveil fit topics release.parquet -o long.zarr --topics 50 --sweeps 4000 \\
       --burn-in 2000 --thin 20 --chains 4 --seed 1
+  countveil fit topics release.parquet -o run.zarr --topics 50 --groups people.csv:team
   countveil fit topics counts.csv --plain --index document -o plain.zarr --topics 50""",
-    options=(_number("--topics", "n_topics", "K", 20, "number of topics"),),
-    findings=lambda posterior, n: str(posterior.topics(n)),
+    options=(
+        _number("--topics", "n_topics", "K", 20, "number of topics"),
+        Option(
+            "--groups",
+            "groups",
+            {
+                "metavar": "FILE.csv:COLUMN",
+                "help": "public groups of the rows, whose topics are compared. The first column of the file holds "
+                "the labels of the rows, unless it is COLUMN: then the rows are in their order. Empty is no group",
+            },
+            _groups,
+        ),
+    ),
+    findings=_topics,
     shown=_number("--words", "shown", "N", 10, "words of a topic to print"),
 )
 

@@ -20,7 +20,13 @@ OPTIONS = {
     "long": "--long",
     "index": "--index",
     "overwrite": "--overwrite",
+    "ledger": "--ledger",
+    "dataset": "--dataset",
+    "unit": "--unit",
 }
+
+#: As many as the header of a release may have: a device, such as /dev/zero, would never end.
+_MOST_LABELS = 1 << 28
 
 
 def add_command(
@@ -40,8 +46,16 @@ def read_label_file(file: str | None) -> list[str] | None:
     """One label per line, as a text editor or R writes them; an empty line is no label. None stays None."""
     if file is None:
         return None
+    encoded = bytearray()
+    with Path(file).open(
+        "rb"
+    ) as opened:  # which may be a pipe; read(n) would ask for n bytes of memory at once
+        while len(encoded) <= _MOST_LABELS and (part := opened.read(1 << 20)):
+            encoded += part
+    if len(encoded) > _MOST_LABELS:
+        raise ValueError(f"{file}: expected at most {_MOST_LABELS:,} bytes of labels, got more")
     try:
-        text = Path(file).read_text(encoding="utf-8-sig")  # universal newlines: \r\n and \r become \n
+        text = encoded.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise ValueError(f"{file}: expected labels as UTF-8 text, got something else") from None
     return [line for line in text.split("\n") if line]
@@ -59,7 +73,7 @@ def spoken_as_options(options: Mapping[str, str] = OPTIONS) -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, TypeError, FileExistsError) as error:
+    except (ValueError, TypeError, FileExistsError, FileNotFoundError, IsADirectoryError) as error:
         if len(error.args) != 1 or not isinstance(error.args[0], str):
             raise
         raise type(error)(_translated(error.args[0], options)) from error

@@ -23,7 +23,7 @@ know which documents and words occur at all. Labels are released as they are."""
 
 _EXAMPLE = """\
 example: letters.csv has the columns author, word and n; up to 10 words of each
-author's letters are to be hidden, at odds of at most exp(2) = 7.4 to 1:
+author's letters, added or removed, are to shift odds by a factor of exp(2) = 7.4 at most:
 
   countveil privatize letters.csv -o release.parquet --epsilon 2 --precision 10 \\
       --unit person --long author,word,n --rows authors.txt --columns words.txt"""
@@ -51,7 +51,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
         type=int,
         default=1,
         metavar="N",
-        help="hide any N words (counts) that well (default 1)",
+        help="hide N counts, added or removed, that well; replaced ones are two each (default 1)",
     )
     add(
         "--unit",
@@ -72,6 +72,12 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
         help="COUNTS is a long table with these columns; ROW,COLUMN, counts every line once",
     )
     add("--index", metavar="NAME", help="the column of a wide table that holds the row labels")
+    add(
+        "--ledger",
+        metavar="FILE",
+        help="enter the release there before any noise is drawn; keep one per study",
+    )
+    add("--dataset", metavar="NAME", help="what the ledger calls these data: releases of one dataset add up")
     add("--overwrite", action="store_true", help="replace RELEASE if it exists; refused otherwise")
     add("--explain", action="store_true", help="say at length what is protected and what is not")
     return [parser]
@@ -80,9 +86,12 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
 def run(arguments: argparse.Namespace) -> int:
     """Write the release and say what it promises."""
     from countveil.counts import privatize_to_file
+    from countveil.counts.files.release import check_not_input
+    from countveil.counts.shown_text import visible
 
     long = None if arguments.long is None else tuple(name or None for name in arguments.long.split(","))
     with spoken_as_options():
+        check_not_input(arguments.output, arguments.rows, arguments.columns)  # the counts are checked there
         promise = privatize_to_file(
             arguments.counts,
             arguments.output,
@@ -95,8 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
             long=long,
             index=arguments.index,
             overwrite=arguments.overwrite,
+            ledger=arguments.ledger,
+            dataset=arguments.dataset,
         )
-    print(f"Wrote {arguments.output}.")
+    print(f"Wrote {visible(arguments.output)}.")
     print(promise.explain() if arguments.explain else promise)
     print("Labels of rows and columns are released as they are. Releasing the same counts again tells more.")
     return 0

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from countveil.cli.judge import add_max_r_hat, exit_code
 from countveil.cli.models import MODELS
 from countveil.cli.options import add_command
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _DESCRIPTION = """\
 Show the topics of a run that `countveil fit topics` wrote.
@@ -17,7 +22,10 @@ agreement  how alike the topic is in all draws; 1 is identical, and below about
            0.7 the draws do not tell one story: do not read much into its words
 
 The tables have a line per word (--csv) or per document and topic
-(--memberships), with 90 % intervals from low to high."""
+(--memberships), with 90 % intervals from low to high. So that no spreadsheet
+runs a label as a formula, text that begins like one (= + - @) has an apostrophe
+before it there. In Python posterior.topics().table and
+posterior.to_dataframe("memberships") have all labels as they are."""
 
 _EXAMPLE = """\
 example: countveil topics run.zarr --words 15 --csv topics.csv --memberships shares.csv"""
@@ -31,8 +39,9 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add = parser.add_argument
     add("run_folder", metavar="RUN", help="the folder of the run")
     add("--words", type=int, default=10, metavar="N", help="words of a topic (default 10)")
-    add("--csv", metavar="FILE", help="write topics and words as a table")
-    add("--memberships", metavar="FILE", help="write each document's shares of the topics as a table")
+    add("--csv", metavar="FILE", help="write topics and words as a table (formulas defused, see above)")
+    add("--memberships", metavar="FILE", help="write each document's shares of the topics as a table (alike)")
+    add_max_r_hat(parser, "")
     return [parser]
 
 
@@ -46,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise FileNotFoundError(
                 f"--{option}: expected an existing folder, got {str(Path(file).parent)!r}"
             )
+    if arguments.csv is not None and arguments.csv == arguments.memberships:
+        raise ValueError(f"--memberships: expected another file than --csv, got {arguments.csv!r}")
     posterior = load_posterior(arguments.run_folder)
     if isinstance(posterior, SharedPosterior):
         lines = "print(list(posterior)); print(posterior.summary())"
@@ -60,12 +71,39 @@ def run(arguments: argparse.Namespace) -> int:
         raise _without_topics(what, lines, arguments.run_folder) from error
     print(topics)
     if arguments.csv is not None:
-        topics.table.to_csv(arguments.csv, index=False)
-        print(f"Wrote {arguments.csv}.")
+        _write(topics.table, arguments.csv)
     if arguments.memberships is not None:
-        posterior.to_dataframe("memberships").to_csv(arguments.memberships, index=False)
-        print(f"Wrote {arguments.memberships}.")
-    return 0
+        _write(posterior.to_dataframe("memberships"), arguments.memberships)
+    return exit_code(posterior, arguments.max_r_hat)
+
+
+def _write(table: pd.DataFrame, name: str) -> None:
+    """Write a table that is complete or not there; what is no file (/dev/stdout, a pipe) gets it as it comes."""
+    from countveil.counts.files.atomic import new_file
+    from countveil.counts.shown_text import visible
+
+    safe = _for_spreadsheets(table)
+    target = Path(os.path.realpath(name))  # where a link leads
+    if target.exists() and not target.is_file():
+        safe.to_csv(name, index=False)
+    elif target.exists() and ".csv" not in target.suffixes:
+        raise FileExistsError(f"expected a new name, or a table to replace (.csv), got {name}, which exists")
+    else:
+        with new_file(target, overwrite=True) as file:
+            ends = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}.get(target.suffix)
+            safe.to_csv(file, index=False, compression=ends)  # not by its name, which others may turn
+    print(f"Wrote {visible(name)}.")
+
+
+def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
+    """The names and all the text of a table defused, its numbers as they are."""
+    from countveil.counts.shown_text import defused
+
+    def safe(cell: Any) -> Any:
+        return defused(cell) if isinstance(cell, str) else cell
+
+    text = {name: column.map(safe) for name, column in table.select_dtypes(exclude="number").items()}
+    return table.assign(**text).rename(columns=safe)
 
 
 def _without_topics(kind: str, lines: str, run: str) -> TypeError:

@@ -5,8 +5,10 @@
 else may see the counts.
 """
 
+from countveil.counts.append import append_release, stack_files
 from countveil.counts.combine import CombinedReleases, combine_releases
 from countveil.counts.files.header import ReleaseFileError
+from countveil.counts.ledger import Ledger, LedgerError
 from countveil.counts.private_counts import PrivateCounts, load_release
 from countveil.counts.privatize import privatize, privatize_to_file
 from countveil.counts.simulate import simulate_release
@@ -14,12 +16,16 @@ from countveil.counts.stack import stack_rows
 
 __all__ = [
     "CombinedReleases",
+    "Ledger",
+    "LedgerError",
     "PrivateCounts",
     "ReleaseFileError",
+    "append_release",
     "combine_releases",
     "load_release",
     "privatize",
     "privatize_to_file",
     "simulate_release",
+    "stack_files",
     "stack_rows",
 ]

@@ -166,7 +166,7 @@ def combine_releases(*releases: PrivateCounts | CombinedReleases) -> CombinedRel
         raise ValueError(f"releases: expected guarantees for one unit, got {' and '.join(units)}")
     for place, release in enumerate(flat):
         for other in flat[:place]:
-            if release is other or _one_twice(release, other):
+            if is_same_release(release, other):
                 raise ValueError("releases: expected releases with noise of their own, got one of them twice")
     return CombinedReleases(tuple(flat))
 
@@ -180,8 +180,12 @@ def _check(release: PrivateCounts, shape: tuple[int, ...]) -> None:
         raise ValueError("releases: expected noise in every row, got plain rows, whose counts are known")
 
 
-def _one_twice(one: PrivateCounts, other: PrivateCounts) -> bool:
-    """Whether they agree in all cells that both show, and chance cannot explain it."""
+def is_same_release(one: PrivateCounts, other: PrivateCounts) -> bool:
+    """Whether they are one: by their records, or since they agree where both show and chance cannot explain it."""
+    if one is other or {r.id for r in one.records} & {r.id for r in other.records}:
+        return True
+    if one.shape != other.shape or max(one.rho.size, other.rho.size) > one.shape[0]:
+        return False
     n_rows, width = n_rows_and_width(one.shape)
     hidden = np.union1d(flat_cells(one.missing, width), flat_cells(other.missing, width))
     shown = []

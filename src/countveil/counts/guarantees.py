@@ -18,10 +18,15 @@ class RowGuarantees(NamedTuple):
     rows: tuple[Guarantee, ...] | None
     parameter: str  # that said so
 
-    def to(self, n_rows: int) -> RowGuarantees:
-        """The same, once it is known how many rows there are."""
+    def to(self, n_rows: int, *, pairs: bool = False) -> RowGuarantees:
+        """The same, once it is known how many rows there are, and whether a cell belongs to two people."""
         if self.rows is None:
             return self
+        if pairs and len(set(self.rows)) > 1:
+            raise ValueError(
+                f"{self.parameter}: expected one value for a network, got a list: a pair's count belongs to two "
+                "people and has noise once; pass the strictest for all (smallest epsilon, largest precision)"
+            )
         if len(self.rows) != n_rows:
             got = f"expected one value or {n_rows} (one per row), got {len(self.rows)}"
             raise ValueError(f"{self.parameter}: {got}")
@@ -80,6 +85,11 @@ def _by_row(each: list[Guarantee], parameter: str) -> RowGuarantees:
         raise ValueError(f"{parameter}: expected one value or one per row, got an empty list")
     if len({g.unit for g in each}) > 1:
         raise ValueError("guarantee: expected the same unit for all rows, got several")
+    if each[0].unit == "person" and len({g.rate for g in each}) > 1:
+        raise ValueError(
+            "unit: expected 'document' where rows have levels of their own, got 'person', who may have several "
+            "rows; guarantee_for(rows) of the release then tells what holds for a person"
+        )
     return RowGuarantees(max(each, key=lambda g: g.rate), tuple(each), parameter)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.counts.record import Record
 from countveil.privacy import Guarantee
 
 # 8 MB of int64: large enough for numpy to be quick, small enough to stay out of the way. The seeded stream of
@@ -61,6 +62,7 @@ class Contents(NamedTuple):
     guarantee: Guarantee | None  # what holds for every row
     simulated: bool
     row_guarantees: tuple[Guarantee | None, ...] | None = None  # one per row, where rows differ; plain: None
+    records: tuple[Record, ...] = ()  # of the releases it is made of: one, or as many as were stacked
 
 
 def without_cells(

@@ -42,9 +42,21 @@ def read_rho(alpha: Any, rho: Any, guarantee: Guarantee | None, shape: tuple[int
     return _with_plain_rows(_by_row(values, given[0], shape), given[0])
 
 
+def as_good_as_plain(rho: np.ndarray, n_cells: int) -> np.ndarray:
+    """Where noise changes any of ``n_cells`` counts with a chance below 2**-64, so that nothing protects them.
+
+    One count is changed with chance ``P(tau != 0) = 2*alpha/(1+alpha)``.
+
+    >>> as_good_as_plain(np.array([1.0, 50.0, np.inf]), n_cells=100)
+    array([False,  True,  True])
+    """
+    alpha = np.exp(-rho)
+    return n_cells * 2 * alpha / (1 + alpha) < 2.0**-64
+
+
 def check_guarantee(guarantee: Any) -> None:
-    """Refuse anything but a Guarantee."""
-    if not isinstance(guarantee, Guarantee):
+    """Refuse anything but a Guarantee itself."""
+    if type(guarantee) is not Guarantee:
         raise TypeError(f"guarantee: expected a Guarantee, got {type(guarantee).__name__}")
 
 

@@ -12,6 +12,7 @@ from scipy import sparse
 from countveil.counts.combine import CombinedReleases
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import ReleasedValues, check_whole, sparse_cells, sparse_rows
+from countveil.counts.inputs.graphs import GraphCounts
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.inputs.options import InputOptions, comes_from
 from countveil.counts.inputs.tables import as_table
@@ -93,8 +94,11 @@ def _from_sparse(counts: Any, labels: Any, name: str) -> PlainCounts:
 
 def read_plain_file(path: str | os.PathLike[str], options: InputOptions) -> PlainCounts:
     """Plain counts from a file as ``privatize`` takes it. What is sparse in the file is never made dense."""
-    counts, _, labels = read_input(path, options)
-    return PlainCounts(counts.shape, *read_labels(labels, counts.shape), counts.positive(), None)
+    read = read_input(path, options)
+    counts = read.counts
+    # A symmetric file has each pair once. Nothing gets noise here, so both of its places may have the count.
+    positive = counts.mirrored() if isinstance(counts, GraphCounts) else counts.positive()
+    return PlainCounts(counts.shape, *read_labels(read.labels, counts.shape), positive, None)
 
 
 def _refuse_negative(found: bool, name: str) -> None:

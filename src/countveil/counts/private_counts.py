@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from countveil.counts.clamp import clamp
-from countveil.counts.describe import explanation, one_line
+from countveil.counts.describe import explanation, one_line, release_dict
 from countveil.counts.files.release import read_release, write_release
 from countveil.counts.hide import hidden
 from countveil.counts.inputs.arrays import ReleasedValues
-from countveil.counts.inputs.labels import read_labels
+from countveil.counts.inputs.labels import read_labels, shares_labels
 from countveil.counts.layout import (
     Cells,
     Contents,
@@ -25,6 +25,7 @@ from countveil.counts.layout import (
     to_dense,
 )
 from countveil.counts.noise_parameter import read_rho
+from countveil.counts.record import Record
 from countveil.privacy import Guarantee
 
 
@@ -146,11 +147,24 @@ class PrivateCounts:
         """
         return self._contents.row_guarantees
 
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """How it came about: the record of every call of ``privatize`` it is made of, with the release's id.
+
+        >>> from countveil.counts import privatize
+        >>> record = privatize([[1, 0], [0, 2]], epsilon=1, rows=["a", "b"]).records[0]
+        >>> record.form, record.labels, len(record.id)
+        ('array', ('declared', 'none'), 32)
+        """
+        return self._contents.records
+
     def guarantee_for(self, rows: Iterable[int]) -> Guarantee:
         """What the release promises a person to whom all these rows belong.
 
         The distance between two versions of a person's data is summed over all their rows, and the loss is
-        ``sum_rows d_row * rate_row <= d * max(rate_row)``: the weakest promise among the rows holds as it is.
+        ``sum_rows d_row * rate_row <= d * max(rate_row)``: the weakest promise among the rows holds as it is. In a
+        network, where a label stands on two axes, what a person received lies in the rows of others, so that
+        the weakest promise of all rows is theirs.
 
         >>> from countveil.counts import privatize
         >>> release = privatize([[1, 0], [0, 2], [3, 0]], epsilon=[1, 2, 1])
@@ -163,6 +177,8 @@ class PrivateCounts:
         chosen = list(rows)
         if not chosen or not all(isinstance(r, int | np.integer) and 0 <= r < self.shape[0] for r in chosen):
             raise ValueError(f"rows: expected row numbers from 0 to {self.shape[0] - 1}, got something else")
+        if each is not None and shares_labels(self.labels):
+            chosen = list(range(self.shape[0]))
         if each is None:
             weakest = self.guarantee
         else:
@@ -184,6 +200,16 @@ class PrivateCounts:
         if rho.ndim == 0 or rho.size > self.shape[0]:  # one noise for all, or per cell: no row is plain
             return np.zeros(self.shape[0], dtype=bool)
         return np.isinf(rho).reshape(-1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the release says of itself, for JSON: numbers are exact, as text. No counts.
+
+        >>> from countveil.counts import privatize
+        >>> said = privatize([[1, 0], [0, 2]], epsilon=1).to_dict()
+        >>> said["shape"], said["guarantee"]["epsilon"], said["records"][0]["form"]
+        ([2, 2], '1', 'array')
+        """
+        return release_dict(self._contents)
 
     def explain(self) -> str:
         """What this release promises, and what it does not protect, in plain lines.
@@ -283,18 +309,19 @@ class PrivateCounts:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the release to one Parquet file, which ``load_release`` and any Parquet reader can read.
 
-        With more than 100,000 labels it is a folder of Parquet files. Either is complete or not there: it is
-        written under a temporary name and renamed. A name that is taken is refused: a release that is lost
-        must be made anew, and the losses add. ``overwrite=True`` replaces what is there, in one step.
+        With more than 100,000 labels it is a folder of Parquet files. Either is complete or not there: until then
+        it lies in a hidden folder that only its owner can enter. A name that is taken is refused: a release that
+        is lost must be made anew, and the losses add. ``overwrite=True`` replaces what is there, in one step.
         """
         write_release(self._contents, path, overwrite=overwrite)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same about the true counts, given alpha: what lies below 0 is not compared."""
+        """Whether both say the same about the true counts, given alpha. Neither cells below 0 nor records count."""
         if not isinstance(other, PrivateCounts):
             return NotImplemented
         ours, theirs = self._contents, other._contents
-        return same_arrays(ours, theirs._replace(nonpositive=ours.nonpositive, negative=ours.negative))
+        said = theirs._replace(nonpositive=ours.nonpositive, negative=ours.negative, records=ours.records)
+        return same_arrays(ours, said)
 
     def __repr__(self) -> str:
         return one_line(self._contents)

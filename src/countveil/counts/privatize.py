@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from countveil.counts.clamp import clamp
-from countveil.counts.files.release import check_free, stream_release
+from countveil.counts.files.release import check_free, check_not_input, ids_in, stream_release
 from countveil.counts.guarantees import RowGuarantees, read_guarantees
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import LabelledCounts
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.layout import Block, Contents, row_ranges, without_cells
+from countveil.counts.ledger import Charge, Ledger, charged, check_ledger
 from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.record import new_record
 from countveil.privacy import Guarantee
 
 
@@ -35,6 +37,8 @@ def privatize(
     weight: str | None = "weight",
     self_loops: bool = False,
     keep_negative: bool = False,
+    ledger: Any = None,
+    dataset: str | None = None,
 ) -> PrivateCounts:
     """Release counts privately: exact two-sided geometric noise on every cell, zeros included.
 
@@ -56,8 +60,9 @@ def privatize(
         name of a file: CSV, TSV, Parquet, Matrix Market, NPZ or NPY.
     epsilon, precision, unit
         The guarantee: observations (units) up to ``precision`` counts apart are hidden with ``epsilon``.
-        A list of epsilons or precisions gives each row its own, in the order of the released rows. A person
-        may have several rows: distances then sum over all of them, and the noise is the same.
+        A list of epsilons or precisions gives each row its own, in the order of the released rows; not for
+        networks, where a count belongs to two people. A person may have several rows: distances then sum over
+        all of them, and the noise is the same.
     guarantee
         A Guarantee, or a list with one per row, in place of epsilon, precision and unit.
     rows, columns
@@ -89,6 +94,10 @@ def privatize(
     keep_negative
         Keep negative released values for ``to_dense``; for known alpha they say nothing about the counts.
 
+    ledger, dataset
+        The file of a ledger, and the name in it of the data that are released: the release is entered there,
+        and on disk, before any noise is drawn, or refused if it would exceed the budget. See ``cv.Ledger``.
+
     Examples
     --------
     >>> import numpy as np
@@ -103,9 +112,13 @@ def privatize(
     (3, 3)
     """
     options = InputOptions(labels, rows, columns, public_labels, long, index, vocabulary, weight, self_loops)
+    check_ledger(ledger, dataset)
     given, promise = _prepare(counts, options, epsilon, precision, unit, guarantee)
     draft = _draft(given, promise)
-    found = clamp(_noisy(given, promise), draft.shape, draft.rho, clamped=False, keep_negative=keep_negative)
+    with charged(ledger, _charge(given, draft, dataset, None)):
+        found = clamp(
+            _noisy(given, promise), draft.shape, draft.rho, clamped=False, keep_negative=keep_negative
+        )
     return PrivateCounts._from_contents(draft._replace(**found._asdict()))
 
 
@@ -119,6 +132,8 @@ def privatize_to_file(
     guarantee: Any = None,
     keep_negative: bool = False,
     overwrite: bool = False,
+    ledger: Any = None,
+    dataset: str | None = None,
     **options: Any,
 ) -> Guarantee:
     """``privatize`` straight into a release file, block by block, for what does not fit into memory.
@@ -138,13 +153,20 @@ def privatize_to_file(
     unknown = set(options) - set(InputOptions._fields)
     if unknown:
         raise TypeError(f"privatize_to_file: expected the arguments of privatize, got {sorted(unknown)}")
-    check_free(Path(path), overwrite)
+    check_ledger(ledger, dataset)
+    target = Path(path)
+    check_not_input(target, counts, None if ledger is None else Ledger(ledger).path)
+    check_free(target, overwrite)
     given, promise = _prepare(counts, InputOptions(**options), epsilon, precision, unit, guarantee)
-    stream_release(
-        path, _draft(given, promise), _noisy(given, promise),
-        list_observed=given.counts.mostly_missing,
-        keep_negative=keep_negative, overwrite=overwrite,
-    )  # fmt: skip
+    draft = _draft(given, promise)
+    with charged(
+        ledger, _charge(given, draft, dataset, target), replaces=ids_in(target) if overwrite else ()
+    ):
+        stream_release(
+            target, draft, _noisy(given, promise),
+            list_observed=given.counts.mostly_missing,
+            keep_negative=keep_negative, overwrite=overwrite,
+        )  # fmt: skip
     return promise.guarantee
 
 
@@ -153,14 +175,26 @@ def _prepare(
 ) -> tuple[LabelledCounts, RowGuarantees]:
     promise = read_guarantees(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
     given = read_input(counts, options)
-    return given, promise.to(given.counts.shape[0])
+    return given, promise.to(given.counts.shape[0], pairs=given.has_pairs)
 
 
 def _draft(given: LabelledCounts, promise: RowGuarantees) -> Contents:
     """All of the release that does not depend on the counts."""
     shape = given.counts.shape
     rho = promise.rho(len(shape))
-    return without_cells(shape, given.axes, given.labels, rho, promise.guarantee, promise.rows)
+    draft = without_cells(shape, given.axes, given.labels, rho, promise.guarantee, promise.rows)
+    return draft._replace(records=(new_record(given.form, given.declared, given.stability),))
+
+
+def _charge(given: LabelledCounts, draft: Contents, dataset: str | None, path: Path | None) -> Charge | None:
+    """What the ledger is told, if there is one."""
+    if dataset is None:
+        return None
+    assert draft.guarantee is not None
+    axes = (given.rows_by, *draft.axes)
+    # A count of a network is of two people, who may be in other rows of another release: such releases add.
+    labels = (None,) * len(draft.labels) if given.has_pairs else draft.labels
+    return Charge(dataset, draft.guarantee, draft.records[0].id, axes, labels, path)
 
 
 def _noisy(given: LabelledCounts, promise: RowGuarantees) -> Iterator[Block]:

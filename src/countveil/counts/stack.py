@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from countveil.counts.clamp import RhoLevels
-from countveil.counts.inputs.labels import check_same_labels, common_axes, read_labels
+from countveil.counts.combine import is_same_release
+from countveil.counts.inputs.labels import (
+    check_same_labels,
+    coarse_keys,
+    common_axes,
+    read_labels,
+    shares_labels,
+)
 from countveil.counts.layout import Cells, Contents, NonPositive, Places
 from countveil.counts.plain_counts import PlainCounts, read_plain_counts
 from countveil.counts.private_counts import PrivateCounts
@@ -17,7 +24,7 @@ from countveil.privacy import Guarantee
 Part = PrivateCounts | PlainCounts
 
 
-def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
+def stack_rows(*parts: Any, rows: Any = None, different_rows: bool = False) -> PrivateCounts:
     """Releases and public counts over the same columns as one release, their rows one below the other.
 
     Every row keeps the noise it had, so that releases of different strength can be fitted together. Rows of
@@ -32,6 +39,10 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
         several parts have them.
     rows
         Labels of all rows of the result. By default those of the parts, if all of them have labels.
+    different_rows
+        Rows of one name in two releases are taken for one row, released twice: that tells more than either
+        promise says, and the row must not count as two, so it is refused (see ``combine_releases``). True says
+        that such rows are different ones; then ``rows`` must give them names of their own.
 
     Examples
     --------
@@ -55,6 +66,7 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
         p if isinstance(p, PrivateCounts) else read_plain_counts(p, name="parts") for p in parts
     ]
     releases = [part for part in held if isinstance(part, PrivateCounts)]
+    _check_different(releases, different_rows)
     n_axes = len(held[0].shape)
     for part in held[1:]:
         if part.shape[1:] != held[0].shape[1:]:
@@ -75,14 +87,57 @@ def stack_rows(*parts: Any, rows: Any = None) -> PrivateCounts:
             [p.negative if isinstance(p, PrivateCounts) and p.negative else _no_cells(p) for p in held]
         )
     simulated = any(release.simulated for release in releases)
+    records = () if simulated else tuple(record for release in releases for record in release.records)
     guarantee, each = (None, None) if simulated else _promises(held)
     return PrivateCounts._from_contents(
         Contents(
             shape, axes, labels, rho, cells, missing,
             NonPositive(levels.values, number, _total(releases, levels.values)), negative,
-            guarantee=guarantee, simulated=simulated, row_guarantees=each,
+            guarantee=guarantee, simulated=simulated, row_guarantees=each, records=records,
         )
     )  # fmt: skip
+
+
+def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) -> None:
+    """Refuse a release given twice, and a row released twice: losses of the same row add."""
+    if not isinstance(different_rows, bool):
+        raise TypeError(f"different_rows: expected True or False, got {type(different_rows).__name__}")
+    seen: set[str] = set()
+    # There may be thousands: those that show all cells are compared with their equals only.
+    whole: dict[Any, list[PrivateCounts]] = {}
+    partly: list[PrivateCounts] = []
+    for place, release in enumerate(releases):
+        ids = {record.id for record in release.records}
+        cells = (each.astype(np.int64).tobytes() for each in release.positive)  # whatever types they have
+        alike = whole.setdefault((release.shape, *map(hash, cells)), [])
+        others = [*alike, *partly] if release.missing is None else releases[:place]
+        if seen & ids or any(is_same_release(release, other) for other in others):
+            raise ValueError("parts: expected different releases, got one of them twice")
+        seen |= ids
+        (alike if release.missing is None else partly).append(release)
+    if different_rows:
+        return
+    promising = [release for release in releases if release.guarantee or release.row_guarantees]
+    if len(promising) > 1 and any(release.labels[0] is None for release in promising):
+        raise ValueError(
+            "parts: expected labels that tell the rows of the releases apart, got rows without; releases of the "
+            "same rows belong into combine_releases; different_rows=True says that they are different rows"
+        )
+    if len(promising) > 1 and any(shares_labels(release.labels) for release in promising):
+        raise ValueError(
+            "parts: expected rows that stand on no other axis, got a network's people: one count may lie in the "
+            "rows of two of them; different_rows=True says that none does"
+        )
+    labels: set[str] = set()
+    for release in releases:
+        own = set() if release.labels[0] is None else coarse_keys(release.labels[0])
+        if labels & own:
+            raise ValueError(
+                f"parts: expected rows of their own in every release, got {min(labels & own)!r} in two; releases "
+                "of the same rows belong into combine_releases, where their losses add; different_rows=True says "
+                "that they are different rows"
+            )
+        labels |= own
 
 
 def _holds_parts(given: Sequence[Any]) -> bool:

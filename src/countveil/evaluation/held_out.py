@@ -11,6 +11,7 @@ from countveil.counts.layout import row_indices
 from countveil.counts.plain_counts import read_plain_counts
 from countveil.evaluation.likelihood import cell_draws, cell_places
 from countveil.inference.observed import cells_at, observe, seen
+from countveil.posterior.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.states import row_slices
 
@@ -71,6 +72,7 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
     if not known.any():
         raise ValueError("data: expected values of cells that were missing in the fit, got none")
     rows, columns, values, noise = (each[known] for each in (rows, columns, values, noise))
+    warn_of_modes(posterior, "held_out_log_score")
     rho = posterior._rho_of_draws
     total = 0.0
     for part in row_slices(len(rows), 1):

@@ -24,7 +24,9 @@ from countveil.kernels.noise.geometric import log_marginal_clamped
 from countveil.kernels.poisson import log_poisson
 from countveil.models.count_model import rates_at
 from countveil.posterior.axes import free_names
+from countveil.posterior.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
+from countveil.posterior.select import say_selection
 from countveil.posterior.states import KeptStates, row_slices
 from countveil.runtime.compiled import compiled
 
@@ -54,6 +56,8 @@ def log_likelihood(posterior: Posterior, *, by: str = "row", cells: Any = None) 
     over (chain, draw, row or cell). ``posterior`` has the monitored scalars that do not depend on the order of
     topics, from which ``loo`` reads how many draws the chains are worth.
 
+    Chains that are in different solutions are warned of (docs/diagnostics.md): ``loo`` would weight them as one.
+
     Rows or cells? Leaving a whole row out also leaves its own memberships without data, which importance
     weights seldom bridge: ``loo`` says so by Pareto k above 0.7. Leaving out single cells usually works.
 
@@ -77,6 +81,7 @@ def log_likelihood(posterior: Posterior, *, by: str = "row", cells: Any = None) 
         raise ValueError(
             "log_likelihood: expected the counts of this run, got none: plain counts are not saved"
         )
+    warn_of_modes(posterior, "log_likelihood")
     data, rho = posterior._observed(posterior._data), posterior._rho_of_draws
     name = "counts" if posterior.release is None else "released"
     if cells is None:
@@ -87,10 +92,10 @@ def log_likelihood(posterior: Posterior, *, by: str = "row", cells: Any = None) 
         rows, columns = cell_places(cells, posterior._shape)
         values = _by_cell(posterior, data, rho, rows, columns)
         axis, coordinates = "cell", {"cell": np.arange(len(rows))}
-    sampling = {"chain": np.arange(kept.sizes[0]), "draw": np.arange(kept.sizes[1])}
+    sampling = {dim: posterior.tree["posterior"][dim].to_numpy() for dim in ("chain", "draw")}
     shaped = values.reshape(*kept.sizes, -1)
     groups = {
-        "/": xr.Dataset(attrs={"model": json.dumps(repr(posterior.model))}),
+        "/": say_selection(posterior.tree, xr.Dataset(attrs={"model": json.dumps(repr(posterior.model))})),
         "/posterior": posterior.tree["sample_stats"].to_dataset(),
         "/log_likelihood": xr.Dataset(
             {name: (("chain", "draw", axis), shaped)}, coords={**sampling, **coordinates}

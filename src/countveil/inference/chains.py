@@ -1,37 +1,79 @@
-"""The loop: sweep, monitor, keep; all chains in step, draws kept as they come."""
+"""The loop: sweep, monitor, keep, checkpoint; all chains in step, draws kept as they come."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 
+from countveil.inference.carry import Carry
 from countveil.inference.engines.engine import engine_named
 from countveil.inference.problem import Problem
+from countveil.inference.progress import Scalars, Watched, unwatched
 from countveil.inference.settings import Settings
-from countveil.inference.store import Draws, MemoryStore
+from countveil.inference.stopping import StoppingRule
+from countveil.inference.store import Draws, MemoryStore, RunningMeans, Store
 
 
 def run_chains(
-    problem: Problem, settings: Settings, progress: Callable[[range], Iterable[int]] = iter
+    problem: Problem,
+    settings: Settings,
+    progress: Watched = unwatched,
+    rule: StoppingRule | None = None,
+    running: RunningMeans | None = None,
 ) -> Draws:
-    """Run all chains. ``progress`` wraps the range of sweeps, to show how far they are.
+    """Run all chains, draws in memory."""
+    store, began = MemoryStore(settings, running), time.perf_counter()
+    stopped = run_into(store, problem, settings, progress, rule)
+    return store.draws(time.perf_counter() - began, stopped)
 
-    The chains go in step, so that after Ctrl-C all of them have the same number of draws: what was kept until
-    then is returned, marked as interrupted, as long as there is any.
+
+def run_into(
+    store: Store,
+    problem: Problem,
+    settings: Settings,
+    progress: Watched = unwatched,
+    rule: StoppingRule | None = None,
+) -> str:
+    """Run the chains of a store, from their beginning or from where the store has them go on; why did they end?
+
+    By their last "sweeps", for their "precision" or their "time" (see ``StoppingRule``), or by an "interrupt". The
+    chains go in step, so that after Ctrl-C all of them have the same number of draws: what was kept until then
+    stays, as long as there is any. ``progress`` wraps the range of sweeps, to show how far they are.
     """
-    chains, store = range(settings.chains), MemoryStore(settings)
-    began, interrupted = time.perf_counter(), False
+    rule = StoppingRule(settings, store.chains) if rule is None else rule
     with engine_named(settings.engine).open_problem(problem, settings) as sampler:
-        for chain in chains:
+
+        def carries() -> Iterator[Carry]:
+            return (sampler.carry(chain) for chain in store.chains)  # one at a time: they may be large
+
+        def scalars() -> Scalars:
+            return {chain: sampler.monitor(chain) for chain in store.chains}
+
+        for chain in store.chains:
             sampler.start(chain)
+        first, in_step = 0, True
+        for carry in store.begin(carries):
+            problem.check_carry(carry)
+            sampler.load(carry)
+            first = carry.sweep
+        if first and (ended := rule.after(first)) is not None:  # stopped between its last sweep and its end
+            return ended
         try:
-            for sweep in progress(range(1, settings.sweeps + 1)):
-                for chain in chains:
+            for sweep in progress(range(first + 1, settings.sweeps + 1), scalars):
+                in_step = False
+                for chain in store.chains:  # all, before a draw of any is asked for: they may live apart
                     sampler.sweep(chain)
-                    if settings.keeps(sweep):
-                        sampler.keep(chain, store)
+                for chain in store.chains if settings.keeps(sweep) else ():
+                    rule.keep(chain, sampler.keep(chain, store))
+                in_step = True
+                ended = rule.after(sweep)
+                if store.swept(sweep, carries, ended is not None) and ended is None:
+                    return "interrupt"
+                if ended is not None:
+                    return ended
         except KeyboardInterrupt:
+            store.stopped(carries if in_step else None)
             if not store.common():
                 raise
-            interrupted = True
-    return store.draws(time.perf_counter() - began, interrupted)
+            return "interrupt"
+    return "sweeps"

@@ -7,6 +7,10 @@ counts and their allocation as any fit does, then
     theta_dl ~ Gamma(shape + tokens_dl, rate + sum_v observed_dv phi_lv).
 
 Where the means of theta's entries were inferred, new rows have scales of their own from the law that was found.
+Where those of groups of rows were, a new row has the means of its group, or, if nobody knows that, a group that is
+drawn too: before the data it is g as often as fitted rows are,
+
+    P(g | theta_d, u_d) ~ n_g prod_l b_gl**-shape exp(-shape theta_dl / (u_d b_gl)).
 
 New rows may be seen in several arrays (what an actor sends, what it receives): each has its own phi, tokens and
 exposures add up. In one of them a row may have a further scale of its own, w_d ~ Gamma(s, s): what an actor
@@ -18,6 +22,7 @@ every draw.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -28,11 +33,14 @@ from countveil.inference.engines.cpu.sampler import matrix_algorithm
 from countveil.inference.observed import observe
 from countveil.inference.problem import Counts
 from countveil.inference.settings import derived_seed
+from countveil.kernels import steps
 from countveil.kernels.gamma import SMALLEST
-from countveil.kernels.philox import SweepKey
+from countveil.kernels.philox import SweepKey, open_stream
+from countveil.kernels.uniform import uniform
 from countveil.models.count_model import mean_rate
-from countveil.models.einsum.prior import ROWS_PER_FACTOR, Law, PriorRates, new_scales
+from countveil.models.einsum.prior import ONE_GROUP, ROWS_PER_FACTOR, Law, PriorRates, new_scales
 from countveil.models.einsum.update import draw_factor
+from countveil.runtime.compiled import compiled
 from countveil.runtime.workers import Workers
 
 
@@ -49,8 +57,15 @@ class RowPrior(NamedTuple):
     """The prior of new rows: Gamma(shape, shape / (u_d b_l)), u_d by the law that was found; or u_d = 1, fixed."""
 
     shape: float
-    means: Callable[[int, int], np.ndarray]  # (chain, draw) -> b
+    means: Callable[[int, int], np.ndarray]  # (chain, draw) -> b, one of each l, or (groups, l)
     law: Callable[[int, int], Law] | None = None  # (chain, draw) ->; None where rows have no scales
+
+
+class NewGroups(NamedTuple):
+    """The groups of new rows."""
+
+    of_rows: np.ndarray  # int64 (rows): the number of each, -1 where it is not known
+    sizes: np.ndarray  # (groups): how many fitted rows are of each
 
 
 def new_row_draws(
@@ -63,6 +78,7 @@ def new_row_draws(
     seed: int,
     threads: int,
     progress: Callable[[range], Iterable[int]] = iter,
+    groups: NewGroups | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of the new rows, for ``sizes`` = (chains, draws) of phi.
 
@@ -73,7 +89,9 @@ def new_row_draws(
     seeds = [
         derived_seed(seed, "transform" if v == 0 else f"transform, array {v}") for v in range(len(views))
     ]
-    rows = [_Rows(_start(views[0].data, views[0].phi(chain, 0)), len(views)) for chain in range(n_chains)]
+    rows = [
+        _Rows(_start(views[0].data, views[0].phi(chain, 0)), len(views), groups) for chain in range(n_chains)
+    ]
     n_rows, n_components = rows[0].theta.shape
     kept = np.empty((n_chains, n_draws, n_rows, n_components), dtype=np.float32)
     further = np.empty((n_chains, n_draws, n_rows), dtype=np.float32)
@@ -91,13 +109,20 @@ def new_row_draws(
                 for _ in range(sweeps if draw else burn_in + sweeps):
                     sweep[chain] += 1
                     keys = [SweepKey(own, chain, sweep[chain]) for own in seeds]
-                    rates = PriorRates(prior.shape, prior.shape / state.scales, 1.0 / means)
+                    inverse = (1.0 / means).reshape(-1)
+                    rates = PriorRates(prior.shape, prior.shape / state.scales, inverse, state.group_of)
                     sweep_new_rows(rates, algorithms, state, phis, prepared, shapes, keys, workers)
+                    if groups is not None:
+                        _draw_groups(
+                            keys[0], prior.shape, means, np.log(groups.sizes), groups.of_rows, state.theta,
+                            state.scales, state.group_of,
+                        )  # fmt: skip
                     if law is not None:
-                        by_mean = prior.shape / means
+                        by_mean = (prior.shape / means).reshape(-1)
                         state.scales, _ = new_scales(
-                            keys[0], 0, prior.shape, law, by_mean, state.theta, state.scales, workers
-                        )
+                            keys[0], 0, prior.shape, law, by_mean, state.theta, state.scales, workers,
+                            state.group_of,
+                        )  # fmt: skip
                 with np.errstate(under="ignore"):
                     kept[chain, draw], further[chain, draw] = state.theta, state.further[-1]
     return kept, further
@@ -106,8 +131,11 @@ def new_row_draws(
 class _Rows:
     """The new rows of one chain."""
 
-    def __init__(self, theta: np.ndarray, n_views: int) -> None:
+    def __init__(self, theta: np.ndarray, n_views: int, groups: NewGroups | None = None) -> None:
         self.theta = theta
+        self.group_of = ONE_GROUP
+        if groups is not None:
+            self.group_of = np.where(groups.of_rows < 0, np.argmax(groups.sizes), groups.of_rows)
         self.scales = np.ones(len(theta))
         self.further = [np.ones(len(theta)) for _ in range(n_views)]
 
@@ -158,3 +186,30 @@ def _start(data: Counts, phi: np.ndarray) -> np.ndarray:
     """All entries alike, at the scale of the data."""
     level = mean_rate(data) * phi.shape[1] / max(float(phi.sum(dtype=np.float64)), SMALLEST)
     return np.full((data.shape[0], len(phi)), level)
+
+
+@compiled
+def _draw_groups(key, shape, means, log_sizes, known, theta, scales, group_of):  # type: ignore[no-untyped-def]
+    """A group for every row whose ``known`` is -1, given its theta and scale, in place."""
+    n_groups, n = means.shape
+    logs = np.empty(n_groups)
+    for i in range(len(known)):
+        if known[i] >= 0:
+            continue
+        for g in range(n_groups):
+            logs[g] = log_sizes[g]
+            for k in range(n):
+                logs[g] -= shape * (math.log(means[g, k]) + theta[i, k] / (scales[i] * means[g, k]))
+        top = np.max(logs)
+        total = 0.0
+        for g in range(n_groups):
+            logs[g] = math.exp(logs[g] - top)
+            total += logs[g]
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.NEW_GROUPS, i)
+        u, stream = uniform(stream)
+        u *= total
+        g = 0
+        while g < n_groups - 1 and u >= logs[g]:
+            u -= logs[g]
+            g += 1
+        group_of[i] = g

@@ -21,19 +21,20 @@ from countveil.kernels.noise.repeated import log_marginal_repeated
 from countveil.kernels.philox import ROW_BITS
 from countveil.models.einsum.margins import Margins
 from countveil.runtime.compiled import compiled, inlined
+from countveil.runtime.workers import Workers
 
 #: The value of a cell that was not seen.
 MISSING = -1
 
 
 class Observed(NamedTuple):
-    """The arrays are those of the data, not copies."""
+    """The arrays are those of the data, not copies; values may be, of two bytes."""
 
     n_rows: int
     width: int
     row_starts: np.ndarray  # int64 (n_rows + 1): positive cells of row d are row_starts[d]:row_starts[d+1]
     columns: np.ndarray  # int32
-    values: np.ndarray  # uint8 or uint16 where they suffice, else int64; of several looks the largest
+    values: np.ndarray  # uint16 where it suffices, else int64; of several looks the largest
     missing_starts: np.ndarray  # int64 (n_rows + 1)
     missing_columns: np.ndarray  # int32
     row_rho: np.ndarray  # float64 (n_rows): of cells x <= 0; inf for plain rows; NaN where it varies by cell
@@ -69,7 +70,8 @@ class Observed(NamedTuple):
     @property
     def highest_rho(self) -> np.ndarray:
         """The largest rho of every row's cells, (n_rows)."""
-        return self.cell_rho.max(axis=1) if len(self.cell_rho) else self.row_rho
+        # A copy: numba would compile anew for an array that is read-only.
+        return self.cell_rho.max(axis=1) if len(self.cell_rho) else self.row_rho.copy()
 
     def with_rho(self, rho: float) -> Observed:
         """The same cells, all with this noise."""
@@ -100,7 +102,7 @@ def observe(data: PrivateCounts | CombinedReleases | PlainCounts, as_plain: bool
         n_rows,
         width,
         (data.positive.row_starts, data.positive.columns),
-        values if values.dtype in (np.uint8, np.uint16) else values.astype(np.int64),
+        values,
         _by_rows(none, n_rows, width) if missing is None else (missing.row_starts, missing.columns),
         row_rho,
         cell_rho,
@@ -148,8 +150,11 @@ def _as_observed(
     look_rho: np.ndarray,
     partial: tuple[np.ndarray, ...],
 ) -> Observed:
+    # Numba compiles everything anew for each type (most of a minute), and one large count decides it: two must do.
+    small = values.max(initial=0) <= np.iinfo(np.uint16).max
     found = Observed(
-        n_rows, width, positive[0], positive[1].astype(np.int32, copy=False), values,
+        n_rows, width, positive[0], positive[1].astype(np.int32, copy=False),
+        values.astype(np.uint16 if small else np.int64, copy=False),
         missing[0], missing[1].astype(np.int32, copy=False), row_rho, cell_rho, looks, look_rho, *partial,
     )  # fmt: skip
     for name in found._fields[2:]:
@@ -169,7 +174,7 @@ def _by_rows(flat: np.ndarray, n_rows: int, width: int) -> tuple[np.ndarray, np.
     return starts, columns.astype(np.int32)
 
 
-def margins_of(data: Observed) -> Margins | None:
+def margins_of(data: Observed, workers: Workers | None = None) -> Margins | None:
     """Unbiased totals of rows and columns; None for noise that varies by cell, and for several releases.
 
     As in ``PrivateCounts.total``: sum_{x>0} x - sum_{x<=0} 1/expm1(rho). What is missing counts as the mean of what
@@ -187,12 +192,24 @@ def margins_of(data: Observed) -> Margins | None:
     columns -= below.sum()
     column_variance += variance.sum()
     column_seen += data.n_rows
+    n_rows = data.n_rows
+    if workers is not None and workers.of_rows.has_others:
+        sums = np.stack([columns, column_variance, column_seen])
+        columns, column_variance, column_seen = _added_exactly(sums, workers.of_rows)
+        n_rows = workers.of_rows.number(n_rows)
     row_part, column_part = (
-        whole / np.maximum(seen, 1) for whole, seen in ((data.width, row_seen), (data.n_rows, column_seen))
+        whole / np.maximum(seen, 1) for whole, seen in ((data.width, row_seen), (n_rows, column_seen))
     )
     return Margins(
         rows * row_part, variance * row_seen * row_part**2, columns * column_part, column_variance * column_part**2
     )  # fmt: skip
+
+
+def _added_exactly(sums: np.ndarray, everyone: Workers) -> np.ndarray:
+    """Sums of multiples of 2**-20 over all shards: as integers, in two parts of 32 bits and more."""
+    high, low = np.divmod(np.ldexp(sums, 20), 2.0**32)
+    high, low = everyone.total(np.stack([high, low]).astype(np.int64))
+    return np.ldexp(high * 2.0**32 + low, -20)
 
 
 @compiled

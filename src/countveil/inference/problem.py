@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.clamp import RhoLevels
 from countveil.counts.layout import Cells, Contents, NonPositive, Places, row_indices
 from countveil.counts.plain_counts import PlainCounts, read_counts
+from countveil.inference.carry import Carry
 from countveil.inference.observed import Observed, margins_of, observe
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import CountModel, generator, left_out
@@ -27,6 +28,9 @@ from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
 from countveil.runtime.workers import Workers
 
+#: Of a chain's numbers: products of several of them are still finite. Rates of noise; and how many times as much as
+#: there are cells and counts the total rate can be, however wrong a chain is.
+_LARGEST, _LARGEST_RATE, _BEYOND = 1e60, 2.0**53, 1e4
 #: What a model may be fitted to.
 Counts = PrivateCounts | CombinedReleases | PlainCounts
 
@@ -63,6 +67,7 @@ class Problem:
     method: str
     alpha: UnknownAlpha | None = None
     robust: float | None = None
+    source: str | None = None  # the release on disk, if its rows can be read there once more
 
     @property
     def is_factorization(self) -> bool:
@@ -82,7 +87,7 @@ class Problem:
             return self.model.starting_state({name: view.data for name, view in views}, key, workers, margins)
         data = self.views[""].data
         if isinstance(self.model, EinsumModel):
-            margins_ = margins_of(self.views[""].observed) if self.model._inferred else None
+            margins_ = margins_of(self.views[""].observed, workers) if self.model._inferred else None
             return self.model.starting_state(data, key, workers, margins_)
         state = self.model.init(data, generator(key))
         for name, value in zip(state._fields, state, strict=True):
@@ -98,12 +103,49 @@ class Problem:
         """The part of a state that one view's model has."""
         return self.model.view_state(name, state) if self.is_factorization else state
 
+    def check_carry(self, carry: Carry) -> None:
+        """Numbers that a chain can come to: a checkpoint may be a stranger's, and compiled code does not look."""
+        # Of several views they are called "view:noise_plus" and so on.
+        noise = [value for name, value in carry.extra.items() if name.rpartition(":")[2].startswith("noise_")]
+        right = all(_within(np.asarray(value), _LARGEST_RATE) for value in noise)
+        if self.alpha is not None:
+            right = right and 0.0 < float(carry.extra["alpha"]) < 1.0
+        if self.is_factorization:
+            states = [dict(carry.state)]
+            if any(
+                name.startswith("before:") for name in carry.extra
+            ):  # of a relocation (``relocation.BEFORE``)
+                states.append({name: carry.extra[f"before:{name}"] for name in carry.state})
+                right = right and math.isfinite(float(carry.extra["before:log_likelihood"]))
+            right = right and all(self._can_be(state) for state in states)
+        if not right:
+            raise ValueError(
+                "path: expected a checkpoint of this problem, got one whose numbers no chain can come to"
+            )
+
+    def _can_be(self, fields: Mapping[str, Any]) -> bool:
+        """Of a factorization: nothing below 0, and rates that are not beyond all that was counted."""
+        if not all(_within(np.asarray(value), _LARGEST) for value in fields.values()):
+            return False
+        state = self.state_type(**fields)
+        for name, view in self.views.items():
+            cells, counted = math.prod(view.data.shape), abs(view.data.total())
+            rates = view.model.total_rate(self.view_state(name, state))  # type: ignore[attr-defined]
+            if not rates <= _BEYOND * (cells + counted):  # nor is NaN
+                return False
+        return True
+
     @cached_property
     def state_type(self) -> Any:
         """The class of the states."""
         if self.is_factorization:
             return self.model.state_type
         return type(self.start(SweepKey(np.uint64(0), 0, 0), Workers(1)))
+
+
+def _within(values: np.ndarray, largest: float) -> bool:
+    """Whether none is below 0, beyond this, or NaN."""
+    return values.size == 0 or bool(values.min() >= 0 and values.max() <= largest)
 
 
 def make_problem(
@@ -125,11 +167,21 @@ def make_problem(
         got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(f"model: expected a model such as TopicModel(n_topics=10), got {got}")
     counts = read_counts(data, labels)
+    model = for_rows_of(model, counts)
     if isinstance(model, UnknownNoise):
         release, alpha = _unknown_alpha(model, _seen(counts, robust), method)
         return Problem(model.model, {"": _view(model.model, release, method)}, method, alpha, robust)
     view = _view(model, _seen(counts, robust), method)._replace(given=counts)
     return Problem(model, {"": view}, method, None, robust)
+
+
+def for_rows_of(model: Any, counts: Counts) -> Any:
+    """The model of the rows of these counts, whose groups may have come by the labels of rows."""
+    if isinstance(model, UnknownNoise):
+        return replace(model, model=for_rows_of(model.model, counts))
+    if not isinstance(model, EinsumModel) or len(counts.shape) < 2:
+        return model
+    return model.for_rows(counts.shape[0], counts.labels[0])
 
 
 def _view(model: Any, given: Counts, method: str) -> View:

@@ -1,12 +1,32 @@
-"""Stores: where kept draws go. Here memory; the protocol is what a folder that grows will follow."""
+"""Stores: where kept draws go. Here memory; ``posterior/runs/growing_store.py`` has the folder that grows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from countveil.inference.settings import Settings
+from countveil.inference.carry import Carry
+from countveil.inference.settings import COMPLETE, Settings
+
+
+class Running(NamedTuple):
+    """Of fields whose draws are not kept: means and standard deviations over the draws of each chain."""
+
+    arrays: Mapping[str, np.ndarray]  # name -> (chain, ...)
+    #: Of these, and of what is kept as draws in place of fields, without chain and draw: names, or places of axes.
+    dims: Mapping[str, tuple[int | str, ...]]
+
+
+class RunningMeans(Protocol):
+    """Takes the states of all chains one by one, where not all draws are kept (``posterior.running_means``)."""
+
+    def take(self, chain: int, state: Any) -> Mapping[str, np.ndarray]:
+        """Count a state in; what of it is kept as a draw."""
+
+    def summaries(self, chains: Sequence[int]) -> Running:
+        """All that was counted in."""
 
 
 class Draws(NamedTuple):
@@ -17,38 +37,73 @@ class Draws(NamedTuple):
     state_type: Any  # the NamedTuple class of the model's state
     settings: Settings
     seconds: float
-    interrupted: bool
+    stopped: str  # why the chains ended: see ``chains.run_into``
+    running: Running | None = None  # None where all draws are kept
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether they ended before they should."""
+        return self.stopped not in COMPLETE
 
 
 class Store(Protocol):
     """Takes draws as they come, so that an interrupt loses nothing; complete draws only."""
 
+    @property
+    def chains(self) -> Sequence[int]:
+        """The numbers of the chains whose draws it takes."""
+
+    def begin(self, started: Callable[[], Iterable[Carry]]) -> Iterable[Carry]:
+        """Make room for chains like those that have started; the carries with which they go on, if any."""
+
     def keep(self, chain: int, state: Any, monitored: dict[str, float]) -> None:
         """Take a copy of one state and its scalars: the chain's next draw."""
+
+    def swept(self, sweep: int, carries: Callable[[], Iterable[Carry]], last: bool) -> bool:
+        """All chains have done this sweep: the moment for a checkpoint, above all the ``last``. True if they shall
+        stop.
+        """
+
+    def stopped(self, carries: Callable[[], Iterable[Carry]] | None) -> None:
+        """Ctrl-C: the last moment for a checkpoint; None where chains are in the middle of a sweep."""
 
     def common(self) -> int:
         """Draws that every chain has."""
 
-    def draws(self, seconds: float, interrupted: bool) -> Draws:
-        """Everything that all chains have in common."""
+
+def kept_of(state: Any, chain: int, running: RunningMeans | None) -> Mapping[str, np.ndarray]:
+    """What is kept of a state as a draw: all of its fields, unless there are running means."""
+    return dict(zip(state._fields, state, strict=True)) if running is None else running.take(chain, state)
 
 
 class MemoryStore:
     """Room for the draws of all chains, filled as they come."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, running: RunningMeans | None = None) -> None:
+        self._settings, self._running = settings, running
         self._states: dict[str, np.ndarray] = {}
         self._monitored: dict[str, np.ndarray] = {}
         self._state_type: Any = None
         self._filled = np.zeros(settings.chains, dtype=np.int64)
+        self.chains = range(settings.chains)
+
+    def begin(self, started: Callable[[], Iterable[Carry]]) -> Iterable[Carry]:
+        """All chains start anew."""
+        return ()
+
+    def swept(self, sweep: int, carries: Callable[[], Iterable[Carry]], last: bool) -> bool:
+        """Nothing to do."""
+        return False
+
+    def stopped(self, carries: Callable[[], Iterable[Carry]] | None) -> None:
+        """Nothing to do."""
 
     def keep(self, chain: int, state: Any, monitored: dict[str, float]) -> None:
         """Take a copy of one state and its scalars."""
         room = (self._settings.chains, self._settings.kept)
         self._state_type = type(state)
         draw = self._filled[chain]
-        for name, value in zip(state._fields, state, strict=True):
+        for name, value in kept_of(state, chain, self._running).items():
             value = np.asarray(value)
             if name not in self._states:
                 # Single precision halves the memory; a posterior is not known to eight digits anyway.
@@ -64,7 +119,7 @@ class MemoryStore:
         """Draws that every chain has."""
         return int(self._filled.min())
 
-    def draws(self, seconds: float, interrupted: bool) -> Draws:
+    def draws(self, seconds: float, stopped: str) -> Draws:
         """Everything that all chains have in common."""
         kept = self.common()
         return Draws(
@@ -73,5 +128,6 @@ class MemoryStore:
             self._state_type,
             self._settings,
             seconds,
-            interrupted,
+            stopped,
+            None if self._running is None else self._running.summaries(self.chains),
         )

@@ -54,6 +54,8 @@ class SweepKey(NamedTuple):
     seed: np.uint64
     chain: int
     sweep: int
+    #: The number of the first row here among all rows: streams of rows are named by their number there.
+    first_row: int = 0
 
 
 class Stream(NamedTuple):

@@ -92,6 +92,8 @@ def log_factorial_ratio(n, m):
     return (m + 0.5) * math.log1p(d / m) + d * math.log(n) - d + (stirling_error(n) - stirling_error(m))
 
 
+#: Larger means are taken for this one: counts are 64-bit integers, and are added up.
+LARGEST_MEAN = 2.0**53
 #: Means below this are drawn from a single uniform.
 SEARCHED = 10.0
 
@@ -150,6 +152,8 @@ def few_at(u, mean):
 
 @compiled
 def _poisson_by_rejection(stream, mean):
+    if not mean < LARGEST_MEAN:  # nor is NaN: what comes of it must be a count, however wrong the mean is
+        mean = LARGEST_MEAN
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
     log_inverse_alpha = math.log(1.1239 + 1.1328 / (b - 3.4))

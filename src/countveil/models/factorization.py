@@ -96,6 +96,19 @@ class Factorization(EinsumModel):
         if both:
             raise ValueError(f"start: expected factors that are not fixed, got {sorted(both)[0]!r}")
 
+    def for_part(self, start: int, stop: int) -> Factorization:
+        """The model of these rows alone: of what is given for each row theirs."""
+        _, (spec, options) = self.__reduce__()
+        for what in ("fixed", "start"):
+            options[what] = {
+                name: self._rows_of(name, array, start, stop) for name, array in options[what].items()
+            }
+        return _rebuilt(spec, options)
+
+    def _rows_of(self, name: str, array: np.ndarray, start: int, stop: int) -> np.ndarray:
+        axis, term = self._parsed.output[0], self._parsed.term(name)
+        return array.take(range(start, stop), axis=term.index(axis)) if axis in term else array
+
     @property
     def _spec(self) -> Spec:
         return self._parsed

@@ -27,6 +27,7 @@ from countveil.models.einsum.prior import (
 )
 from countveil.models.einsum.scales import ScaleMove, scale_moves, trade_scales
 from countveil.models.einsum.spec import JoinedIndex, joined_indices, state_type
+from countveil.models.einsum.start import first_factor, scale_rows
 from countveil.models.einsum.tied import PairCells, stacked_pairs
 from countveil.models.einsum.update import Statistics, draw_factors, log_joint
 from countveil.runtime.workers import Workers
@@ -133,10 +134,10 @@ class SharedFactors:
             fresh = [factor for factor in view._spec.factors if factor not in held]
             for factor, shape in zip(view._spec.factors, shapes, strict=True):
                 if factor in fresh:
-                    held[factor] = view._first_factor(factor, shape, key, self.factors.index(factor))
+                    held[factor] = first_factor(view, factor, shape, key, self.factors.index(factor))
             told = None if margins is None else margins[name]
             if told is not None:  # a shared factor goes by the first view that has it
-                view._scale_rows(held, told, fresh)
+                scale_rows(view, held, told, fresh)
         given = {f for view in self.views.values() for f in (*view._fixed, *view._start)}
         free = [factor for factor in self.factors if factor not in given]
         places, wanted = [], []
@@ -178,9 +179,12 @@ class SharedFactors:
         draw_means(self._inferred, lambda name: self._prior(name).symmetric, held, key, workers)
         return self._state(held)
 
-    def log_joint(self, state: Any, statistics: Mapping[str, Statistics]) -> float:
+    def log_joint(
+        self, state: Any, statistics: Mapping[str, Statistics], workers: Workers | None = None
+    ) -> float:
         """log p(tokens of all views, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-        return log_joint(self.views, self._inferred, statistics, self._hold(state))
+        workers = Workers(1) if workers is None else workers
+        return log_joint(self.views, self._inferred, statistics, self._hold(state), workers)
 
     def _hold(self, state: Any) -> dict[str, np.ndarray]:
         """All factors by axis; a shared one stands on the same places in all views."""
@@ -278,6 +282,8 @@ def _check_views(views: Mapping[str, Any]) -> None:
                 f"{name}: expected a TopicModel, Factorization, TensorModel or CommunityModel, got "
                 f"{type(view).__name__}"
             )
+        if getattr(view, "groups", None) is not None:
+            raise ValueError(f"{name}: expected a model without groups as a view, got {view!r}")
     first: dict[str, str] = {}  # factor -> the view that has it first
     shared = set()
     for name, view in views.items():
@@ -313,7 +319,7 @@ def _check_alike(factor: str, name: str, view: EinsumModel, other_name: str, oth
     if sizes[0] != sizes[1]:
         raise ValueError(f"{where} the sizes {_listed(sizes[0])} as in {name}, got {_listed(sizes[1])}")
     for what, one, two in zip(
-        ("shape", "rate", "symmetry"), view._prior(factor), other._prior(factor), strict=True
+        ("shape", "rate", "symmetry", "groups"), view._prior(factor), other._prior(factor), strict=True
     ):
         if one != two:
             raise ValueError(f"{where} the prior's {what} {one} as in {name}, got {two}")

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.counts.files.names import is_plain_name
+
 #: Labelled arrays of more bytes are refused: they would not help anyone.
 LARGEST_ANSWER = 10**9
 
@@ -36,8 +38,8 @@ def free_names(axes: tuple[str, ...], taken: Collection[str]) -> tuple[str, ...]
 
 
 def _is_free(name: str, taken: Collection[str]) -> bool:
-    # What Zarr reserves: the separator, dots alone, two leading underscores, and its own file.
-    reserved = "/" in name or not name.strip(".") or name.startswith("__") or name == "zarr.json"
+    # What Zarr reserves beside names that would lead elsewhere: two leading underscores, and its own file.
+    reserved = not is_plain_name(name) or name.startswith("__") or name == "zarr.json"
     return name not in taken and not reserved
 
 

@@ -7,7 +7,7 @@ and phi can trade does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -49,9 +49,23 @@ def known_columns(posterior: Posterior) -> KnownColumns:
             f"factor of its own, got {type(model).__name__}"
         )
     name = model._spec.names[model._spec.first]
+    if posterior._running is not None and not posterior._running.has_columns:
+        raise ValueError(
+            "keep: expected a fit with keep='all' or 'columns', whose draws transform needs, got keep='summaries'"
+        )
     if name in model._fixed:
         raise ValueError(f"transform: expected a factor of the first axis that was drawn, got {name!r} fixed")
     return (_of_communities if "communities" in aligned_as(model) else _of_factors)(posterior, name)
+
+
+def _fields(posterior: Posterior) -> Mapping[str, np.ndarray]:
+    """The draws of all fields; where those of rows were not kept, one row in their place, which nobody looks at."""
+    running = posterior._running
+    if running is None:
+        return {name: posterior.tree["posterior"][name].to_numpy() for name in posterior._state_type._fields}
+    found = running.column_fields()
+    n_draws = posterior._kept.sizes
+    return {name: found.get(name, np.ones((*n_draws, 1))) for name in posterior._state_type._fields}
 
 
 def _of_communities(posterior: Posterior, name: str) -> KnownColumns:
@@ -88,7 +102,8 @@ def _of_communities(posterior: Posterior, name: str) -> KnownColumns:
 
 def _of_factors(posterior: Posterior, name: str) -> KnownColumns:
     model = posterior.model
-    fields = [posterior.tree["posterior"][field].to_numpy() for field in posterior._state_type._fields]
+    found = _fields(posterior)
+    fields = [found[field] for field in posterior._state_type._fields]
     sizes = fields[0].shape[:2]
 
     def state(chain: int, draw: int) -> Any:
@@ -114,8 +129,8 @@ def _of_factors(posterior: Posterior, name: str) -> KnownColumns:
 def _row_prior(posterior: Posterior, name: str) -> RowPrior:
     """The prior of a new row of this factor, as far as the fit knows it."""
     prior, inferred = posterior.model._prior(name), posterior.model._inferred.get(name)
-    fields = posterior.tree["posterior"]
-    n_components = int(np.prod(fields[name].shape[3:]))  # after chain, draw, row: the first axis stands first
+    fields = _fields(posterior)
+    n_components = posterior.model.n_components
     if inferred is None:
         mean = prior.shape / prior.rate
         return RowPrior(prior.shape, lambda chain, draw: np.full(n_components, mean))
@@ -123,17 +138,19 @@ def _row_prior(posterior: Posterior, name: str) -> RowPrior:
     def of(field: str, known: bool, chain: int, draw: int) -> np.ndarray:
         if not known:
             return np.ones(())
-        return fields[f"{name}_{field}"].to_numpy()[chain, draw].astype(np.float64)
+        return fields[f"{name}_{field}"][chain, draw].astype(np.float64)
 
     def means(chain: int, draw: int) -> np.ndarray:
         found = of("mean", inferred.means, chain, draw)
+        if inferred.groups is not None:
+            return np.ascontiguousarray(found)
         return np.broadcast_to(found.reshape(-1) if found.ndim else found, (n_components,)).copy()
 
     def law(chain: int, draw: int) -> Law:
         upper, lower = (float(of(f"scale_{tail}", True, chain, draw)) for tail in ("upper", "lower"))
         return Law(upper, lower, float(of("level", inferred.level, chain, draw)))
 
-    return RowPrior(prior.shape, means, law)
+    return RowPrior(prior.shape, means, law if inferred.scales else None)
 
 
 def _places(posterior: Posterior) -> tuple[np.ndarray, str]:

@@ -6,12 +6,14 @@ import json
 import os
 from collections import namedtuple
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.inference.settings import Settings
+from countveil.inference.problem import Counts, at_alpha
+from countveil.inference.settings import stored_settings
 from countveil.inference.store import Draws
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.posterior import Posterior
@@ -22,8 +24,9 @@ from countveil.posterior.shared import SharedPosterior, ViewFacts, view_posterio
 def load_posterior(
     path: str | os.PathLike[str], model: Any = None, *, state_type: Any = None
 ) -> Posterior | SharedPosterior:
-    """A run that ``Posterior.save`` wrote; a ``SharedPosterior`` if it is one of several views.
+    """A run that ``Posterior.save`` or ``fit(..., store=)`` wrote; a ``SharedPosterior`` if it has several views.
 
+    Of a run that is unfinished, perhaps still growing, come the draws up to its last checkpoint, with a warning.
     The run of a model of your own needs that ``model`` again, wherever rates are asked for. Its states come as
     a named tuple with the same fields, or as your ``state_type`` if that has methods of its own.
 
@@ -36,22 +39,34 @@ def load_posterior(
     """
     run = read_run(path)
     if "views" in run.tree.attrs:
-        return _of_views(run.tree, model if run.model is None else run.model, run.releases)
+        shared = _of_views(run.tree, model if run.model is None else run.model, run.releases)
+        shared.path = Path(path)
+        return shared
     fields = run.attributes["fields"]
+    kept_all = run.attributes["settings"].get("keep", "all") == "all"
     if run.model is None and model is not None:
-        _check_model(model, run.attributes["model"]["name"], fields)
+        _check_model(model, run.attributes["model"]["name"], fields, kept_all)
     if state_type is None:
-        state_type = namedtuple("State", fields) if run.model is None else run.model.state_type
-    return Posterior(
+        known = (
+            run.model if run.model is not None or kept_all else model
+        )  # its fields are not those of the run
+        state_type = namedtuple("State", fields) if known is None else known.state_type
+    release = run.releases.get("release")
+    if run.attributes["problem"].get("unknown_noise") is not None and isinstance(release, PrivateCounts):
+        # A run that grew holds the release as it came; a posterior has the alpha that was found.
+        release = at_alpha(release, float(run.tree["posterior"]["alpha"].to_numpy().mean()))
+    posterior = Posterior(
         run.tree,
         model if run.model is None else run.model,
         state_type,
-        run.releases.get("release"),
+        release,
         tuple(run.attributes["axes"]),
         tuple(run.attributes["shape"]),
         run.labels,
         run.attributes["settings"]["seed"],
     )
+    posterior.path = Path(path)
+    return posterior
 
 
 def _of_views(
@@ -68,20 +83,28 @@ def _of_views(
             f"model: expected the SharedFactors of this run (views {', '.join(views)}; factors "
             f"{', '.join(fields)}), got {'none' if model is None else repr(model)}"
         )
+    data = {view: releases.get(f"release_{view}") for view in views}
+    return SharedPosterior(tree, model, model.state_type, views_of(model, data, tree))
+
+
+def views_of(
+    model: SharedFactors, data: Mapping[str, Counts | None], tree: xr.DataTree
+) -> dict[str, Posterior]:
+    """An ordinary posterior of every view of a run, with its data if they are at hand."""
+    views, fields = json.loads(tree.attrs["views"]), json.loads(tree.attrs["fields"])
     settings = json.loads(tree.attrs["settings"])
-    seconds, interrupted = settings.pop("seconds"), settings.pop("interrupted")
     scalars = json.loads(tree.attrs["scalars"])
     draws = Draws(
         {name: tree["posterior"][name].to_numpy() for name in fields},
         {name: tree["sample_stats"][name].to_numpy() for name in scalars},
         model.state_type,
-        Settings(**settings),
-        seconds,
-        interrupted,
+        stored_settings(settings),
+        settings["seconds"],
+        settings.get("stopped", "interrupt" if settings["interrupted"] else "sweeps"),
     )
     facts = {
         view: ViewFacts(
-            releases.get(f"release_{view}"),
+            data[view],
             tuple(one["axes"]),
             tuple(one["shape"]),
             stored_labels(tree, one["dims"], one["labelled"]),
@@ -89,11 +112,14 @@ def _of_views(
         )
         for view, one in views.items()
     }
-    return SharedPosterior(tree, model, model.state_type, view_posteriors(draws, model, facts))
+    return view_posteriors(draws, model, facts)
 
 
-def _check_model(model: Any, name: str, fields: list[str]) -> None:
-    if set(getattr(model, "dims", ())) != set(fields):
+def _check_model(model: Any, name: str, fields: list[str], kept_all: bool) -> None:
+    dims = set(getattr(model, "dims", ()))
+    # Where not all draws were kept, sums of rows may stand for their factor.
+    same = dims == set(fields) if kept_all else len(set(fields) - dims) <= 1
+    if not same:
         raise ValueError(
             f"model: expected the {name} of this run, whose state has {', '.join(fields)}, "
             f"got a {type(model).__name__}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,20 +16,28 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.plain_counts import PlainCounts
+from countveil.counts.shown_text import visible
 from countveil.inference.observed import Observed, observe
 from countveil.inference.problem import Counts, as_if_released, modelled_part
 from countveil.models.count_model import whole_number
 from countveil.posterior.align import ALIGNERS, aligned_as
 from countveil.posterior.align.components import Components
-from countveil.posterior.align.matching import Aligner
+from countveil.posterior.align.joined_chains import JoinedChains
 from countveil.posterior.align.topics import Topics
+from countveil.posterior.aligned_tree import aligned_tree
 from countveil.posterior.axes import chosen_cells, free_names, positions, readable_labels
 from countveil.posterior.export import to_graph, to_table
+from countveil.posterior.modes import warn_of_modes
+from countveil.posterior.pooling import pooling_warning
+from countveil.posterior.predictive_tree import predictive_blocks, predictive_tree
+from countveil.posterior.prevalence import Prevalence, prevalence_of
 from countveil.posterior.runs.writer import save_run
 from countveil.posterior.scales import Totals, scales_of, totals_of
+from countveil.posterior.select import checked_numbers, described_sizes, say_selection, with_chains
 from countveil.posterior.states import KeptDraws, KeptStates, row_slices
-from countveil.posterior.summary import check_interval, summarize, watched
+from countveil.posterior.summary import Summary, check_interval, summarize, watched
 from countveil.posterior.true_counts import labelled_counts
+from countveil.posterior.verdict import with_verdict
 
 
 class Posterior(KeptDraws):
@@ -60,14 +69,14 @@ class Posterior(KeptDraws):
     >>> sorted(posterior.true_counts("a", "oil"))
     ['high', 'low', 'mean', 'positive']
     >>> posterior.summary(n_rates=1).index.tolist()
-    ['log_likelihood', 'total_rate', 'log_joint', 'rate[a, oil]']
+    ['sampled_log_likelihood', 'total_rate', 'log_joint', 'rate[a, oil]']
     >>> posterior.to_dataframe("rates").columns.tolist()
     ['letter', 'word', 'rate']
     """
 
     def __init__(
         self,
-        tree: xr.DataTree,
+        tree: xr.DataTree | Callable[[], xr.DataTree],
         model: Any,
         state_type: Any,
         data: PrivateCounts | CombinedReleases | PlainCounts | None,
@@ -78,7 +87,10 @@ class Posterior(KeptDraws):
         *,
         order: Callable[[], np.ndarray | None] | None = None,
     ) -> None:
-        self.tree = tree
+        if isinstance(tree, xr.DataTree):
+            self.tree = tree
+        else:
+            self._read_tree = tree
         self.model = model
         self._state_type = state_type
         self._data = data
@@ -99,6 +111,7 @@ class Posterior(KeptDraws):
         rate, above the diagonal and below.
         """
         kept = self._with_model("rates")
+        warn_of_modes(self, "rates")
         hint = "; go through iter_rates() block by block"
         chosen = chosen_cells(rows, columns, self._labels, self._shape, hint=hint)
         r, c = chosen.rows, chosen.columns
@@ -107,7 +120,8 @@ class Posterior(KeptDraws):
             mean[block] = kept.mean_rates(r[block], c)
         dims = free_names(self._axes, {"rate"})
         values = mean.reshape(chosen.shape)
-        return xr.DataArray(values, self._coordinates(dims, *chosen.places), dims, name="rate")
+        rates = xr.DataArray(values, self._coordinates(dims, *chosen.places), dims, name="rate")
+        return say_selection(self.tree, rates)
 
     def iter_rates(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Posterior mean rates of all cells, block by block of rows: (slice of rows, array)."""
@@ -136,18 +150,48 @@ class Posterior(KeptDraws):
         """
         n_words = whole_number("n_words", n_words, 1)
         interval = check_interval(interval)
-        return self._aligned("topics", "topics").topics(n_words, interval, self._axis_labels(1))
+        topics = self._aligned("topics", "topics").topics(n_words, interval, self._axis_labels(1))
+        say_selection(self.tree, topics.weights)
+        return topics
 
     def memberships(self, rows: Any = None, *, interval: float = 0.9) -> xr.Dataset:
         """Each row's shares of the topics (the topics in the order of ``topics()``), with intervals.
 
-        Of a community model: each actor's shares of the communities, in the order of ``blocks()``.
+        Of a community model: each actor's shares of the communities, in the order of ``blocks()``. A fit that kept
+        no draws of rows (``keep=``) has standard deviations, ``sd``, in place of intervals.
+
+        Where the data say little about single rows their means are pulled together. Of topics the attribute
+        ``pooling`` says how much of the spread between rows is lost so (see docs/groups.md); more than a half is
+        a warning.
         """
         interval = check_interval(interval)
         kind = "communities" if "communities" in aligned_as(self.model) else "topics"
         aligned = self._aligned("memberships", kind)
+        if kind == "communities":
+            warn_of_modes(self, "memberships")
         chosen = positions("rows", rows, self._labels[0], self._shape[0])
-        return aligned.memberships(chosen, interval, self._axis_labels(0)[chosen])
+        found: xr.Dataset = aligned.memberships(chosen, interval, self._axis_labels(0)[chosen])
+        has_groups = getattr(self.model, "groups", None) is not None
+        said = pooling_warning(found.attrs.get("pooling", math.nan), has_groups)
+        if said is not None:
+            warnings.warn(said, stacklevel=2)
+        return say_selection(self.tree, found)
+
+    def prevalence(self, by: str = "group", *, interval: float = 0.9) -> Prevalence:
+        """Of a ``TopicModel`` with groups of rows: the share of every topic in every group, with intervals.
+
+        ``differences()`` of the result compares groups. Rows without a group are not part of it.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> counts = [[90, 60, 0, 3], [80, 70, 9, 0], [4, 0, 90, 10], [0, 9, 80, 20]]
+        >>> model = cv.TopicModel(2, groups=["old", "old", "new", "new"])
+        >>> posterior = cv.fit(model, counts, sweeps=400, seed=1, progress=False)
+        >>> posterior.prevalence().differences(minus="old").columns.tolist()
+        ['topic', 'group', 'minus', 'mean', 'low', 'high', 'positive']
+        """
+        return prevalence_of(self, by, check_interval(interval))
 
     def blocks(self, *, interval: float = 0.9) -> xr.Dataset:
         """Communities, largest first: expected counts from each to each, with intervals.
@@ -174,7 +218,9 @@ class Posterior(KeptDraws):
         True
         """
         interval = check_interval(interval)
-        return self._aligned("blocks", "communities").blocks(interval)
+        found = self._aligned("blocks", "communities").blocks(interval)
+        warn_of_modes(self, "blocks")
+        return say_selection(self.tree, found)
 
     def components(self, n_labels: int = 5, *, interval: float = 0.9) -> Components:
         """Components, largest first: for each axis their labels with intervals.
@@ -184,7 +230,30 @@ class Posterior(KeptDraws):
         """
         n_labels, interval = whole_number("n_labels", n_labels, 1), check_interval(interval)
         labels = [self._axis_labels(axis) for axis in range(len(self._shape))]
-        return self._aligned("components", "components").components(n_labels, interval, labels)
+        found = self._aligned("components", "components").components(n_labels, interval, labels)
+        for weights in found.factors.values():
+            say_selection(self.tree, weights)
+        return found
+
+    def aligned(self) -> xr.DataTree:
+        """``tree`` with topics (communities, components) in one order: a place means the same in every draw.
+
+        The order is that of ``topics()``, ``blocks()`` or ``components()``, and everything that stands on it goes
+        with it: factors, and the means of priors that were inferred. So traces, ranks and R-hat by ArviZ make
+        sense, which of ``tree`` they do not: there topics come in any order, another in every chain. The coordinate
+        ``agreement`` says how alike a topic is in two different draws (a further axis of a Tucker form has its
+        own); where it is low there is no order to be found. A model without such an order is refused.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> counts = [[90, 60, 0, 0], [80, 70, 0, 0], [0, 0, 90, 10]]
+        >>> posterior = cv.fit(cv.TopicModel(2), counts, sweeps=400, seed=1, progress=False)
+        >>> phi = posterior.aligned()["posterior"]["phi"]
+        >>> phi.dims, bool((phi.sel(topic=0).argmax("column") < 2).all())
+        (('chain', 'draw', 'topic', 'column'), True)
+        """
+        return aligned_tree(self)
 
     def scales(self, axis: int | str = 0, *, interval: float = 0.9) -> xr.Dataset:
         """How much every place of an axis has, relative to a typical one, with intervals.
@@ -202,7 +271,7 @@ class Posterior(KeptDraws):
         >>> bool(words[:2].min() > words[2:].max())
         True
         """
-        return scales_of(self, axis, check_interval(interval))
+        return say_selection(self.tree, scales_of(self, axis, check_interval(interval)))
 
     def totals(self) -> Totals | None:
         """All counts together, as the release tells without a model and as the fit has them; print it.
@@ -223,23 +292,99 @@ class Posterior(KeptDraws):
         above the diagonal and below. Where alpha was inferred every draw goes with its own. Beyond two axes
         ``columns`` is a tuple of choices.
         """
-        return labelled_counts(self, rows, columns, check_interval(interval))
+        interval = check_interval(interval)
+        warn_of_modes(self, "true_counts")
+        return say_selection(self.tree, labelled_counts(self, rows, columns, interval))
 
-    def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> pd.DataFrame:
+    def posterior_predictive(
+        self, kind: str | None = None, *, rows: Any = None, columns: Any = None, seed: int | None = None
+    ) -> xr.DataTree:
+        """New counts of the same cells, drawn from the posterior, in ArviZ's schema; at most 1 GB of them.
+
+        Group ``posterior_predictive`` has a value of every cell in every kept draw, ``observed_data`` what was
+        seen.
+
+        ``kind="released"``: values as they would be released (the variable ``released``), Poisson counts with the
+        noise of their row or cell, clamped at 0 where the release was. Cells that it does not show, or the model
+        leaves out, are NaN in both groups. Several combined releases are a last dimension, ``release``: one count,
+        each with its own noise. Where alpha was inferred every draw goes with its own.
+        ``kind="true"``: true counts (``counts``). These are new counts with the posterior's rates; what the counts
+        behind this release were is ``true_counts()``.
+        By default what was fitted: released values of a release, counts of plain ones.
+
+        ``seed`` is by default that of the fit. A cell's draws depend on it, the chain, the draw and the cell alone.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> release = cv.simulate_release([[9, 0, 0], [0, 8, 7], [8, 1, 0]], epsilon=2, seed=1)
+        >>> posterior = cv.fit(cv.TopicModel(2), release, sweeps=100, seed=1, progress=False)
+        >>> drawn = posterior.posterior_predictive()
+        >>> drawn["posterior_predictive"]["released"].sizes, drawn["observed_data"]["released"].sizes
+        (Frozen({'chain': 2, 'draw': 10, 'row': 3, 'column': 3}), Frozen({'row': 3, 'column': 3}))
+        >>> posterior.posterior_predictive("true", rows=[0])["posterior_predictive"]["counts"].shape
+        (2, 10, 1, 3)
+        """
+        return predictive_tree(self, kind, rows, columns, seed)
+
+    def iter_posterior_predictive(
+        self, kind: str | None = None, *, seed: int | None = None
+    ) -> Iterator[xr.DataTree]:
+        """``posterior_predictive`` of all rows, block by block: the same draws, and never all of them in memory.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> posterior = cv.fit(cv.TopicModel(2), [[9, 0], [0, 8]], sweeps=100, seed=1, progress=False)
+        >>> zeros = 0
+        >>> for block in posterior.iter_posterior_predictive():
+        ...     zeros = zeros + (block["posterior_predictive"]["counts"] == 0).sum(["row", "column"])
+        >>> zeros.sizes
+        Frozen({'chain': 2, 'draw': 10})
+        """
+        return predictive_blocks(self, kind, seed)
+
+    def chains(self, chains: Iterable[int]) -> Posterior:
+        """The same posterior with some of its chains alone, by their numbers: ``posterior.chains([0, 2, 3])``.
+
+        For chains that are in another solution (docs/diagnostics.md). That chains were selected, and of how many,
+        is said by whatever comes of it: ``repr``, ``summary()``, tables, the attributes of ``tree``, a saved run.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> posterior = cv.fit(cv.TopicModel(2), [[3, 0], [1, 4]], sweeps=100, chains=4, seed=1, progress=False)
+        >>> chosen = posterior.chains([0, 2, 3])
+        >>> chosen
+        Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 3 of 4 chains (selected) x 10 draws)
+        >>> chosen.memberships().attrs["chains"]
+        'Selected: 3 of 4 chains (0, 2, 3).'
+        """
+        tree = with_chains(self.tree, checked_numbers(chains, self.tree))
+        return Posterior(
+            tree, self.model, self._state_type, self._data, self._axes, self._shape, self._labels, self._seed,
+            order=self._shared_order,
+        )  # fmt: skip
+
+    def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> Summary:
         """Convergence and precision of quantities that do not depend on labels.
 
         The monitored scalars and the rates of ``n_rates`` cells, spread evenly over the array: mean, sd,
         interval, Monte Carlo error, effective sample sizes (bulk, tail) and R-hat. An R-hat above 1.01 or an
-        effective sample size below 400 asks for longer chains. R-hat needs two chains; one has NaN.
+        effective sample size below 400 asks for longer chains. R-hat needs two chains; one has NaN. A fit that
+        did not keep all draws (``keep=``) has the scalars alone.
+
+        Printed, or as ``summary().verdict``, it says in words what that means: whether the chains agree, whether
+        some are in another solution, which longer chains may not leave, and what to do (docs/diagnostics.md).
         """
         n_rates, interval = whole_number("n_rates", n_rates, 0), check_interval(interval)
-        return summarize(watched(self, n_rates), interval)
+        return with_verdict(summarize(watched(self, n_rates), interval), self)
 
     def to_dataframe(self, what: str = "topics", **options: Any) -> pd.DataFrame:
-        """A table of topics, memberships, blocks, scales, rates, true counts, or of what was monitored.
+        """A table of topics, memberships, prevalence, blocks, scales, rates, true counts, or of what was monitored.
 
-        ``what`` is ``"topics"``, ``"memberships"``, ``"blocks"``, ``"scales"``, ``"rates"``, ``"true_counts"`` or
-        ``"scalars"``.
+        ``what`` is ``"topics"``, ``"memberships"``, ``"prevalence"``, ``"blocks"``, ``"scales"``, ``"rates"``,
+        ``"true_counts"`` or ``"scalars"``.
         An undirected network has each of its pairs twice among rates and counts, as [i, j] and as [j, i].
         ``options`` go to the method of that name.
         """
@@ -278,10 +423,12 @@ class Posterior(KeptDraws):
         save_run(self.tree, {} if self.release is None else {"release": self.release}, path)
 
     def __repr__(self) -> str:
-        model = json.loads(self.tree.attrs["model"])["name"] if self.model is None else repr(self.model)
+        model = (
+            visible(json.loads(self.tree.attrs["model"])["name"]) if self.model is None else repr(self.model)
+        )
         size = " x ".join(map(str, self._shape))
-        chains, draws = self._kept.sizes
-        kept = f"{chains} chain{'s' * (chains > 1)} x {draws} draw{'s' * (draws > 1)}"
+        keep = self.settings.get("keep", "all")
+        kept = described_sizes(self.tree) + ("" if keep == "all" else f", keep={keep!r}")
         return f"Posterior({model}, {size}, {kept})"
 
     @cached_property
@@ -289,8 +436,18 @@ class Posterior(KeptDraws):
         return KeptStates(self.tree["posterior"].to_dataset(), self._state_type, self.model, self._shape)
 
     @cached_property
-    def _aligners(self) -> dict[str, Aligner]:
+    def _aligners(self) -> dict[str, Any]:
         return {}
+
+    @property
+    def _running(self) -> JoinedChains | None:
+        """The running means of a fit that has not kept all draws; None of one that has."""
+        if self.settings.get("keep", "all") == "all" or self.model is None:
+            return None
+        if "running" not in self._aligners:
+            fields, running = (self.tree[group].to_dataset() for group in ("posterior", "running"))
+            self._aligners["running"] = JoinedChains(self.model, fields, running, self._axes)
+        return self._aligners["running"]
 
     def _aligned(self, what: str, kind: str) -> Any:
         """The draws in one order by the aligner ``kind``, to answer ``what``, or an error if the model has none."""
@@ -298,6 +455,8 @@ class Posterior(KeptDraws):
         kinds = aligned_as(self.model)
         if kind not in kinds:
             raise ALIGNERS[kind].refusal(what, self.model)
+        if self._running is not None:
+            return self._running
         if kind not in self._aligners:
             if kind != kinds[0]:  # components of a matrix are its topics, in their order
                 order = self._aligned(what, kinds[0]).alignment.order

@@ -7,7 +7,8 @@ and a scale of 2 is twice that of a typical place. A place may have several: wha
 activity and with what it receives relative to that.
 
 **Totals**: a release tells its total by itself, without a model (``PrivateCounts.total``). A fit that disagrees has
-a prior that wins over the data, or counts that are no Poisson counts: bursts. Where rates are small and noise is
+a prior that wins over the data (a ``shape`` that says that entries are sparser than they are makes totals too
+small, whatever the scales), or counts that are no Poisson counts: bursts. Where rates are small and noise is
 strong the likelihood of a cell hardly sees more than whether its count is positive, so that a Poisson model takes a
 burst of five for little more than one count. The total of a fit is then too small.
 """
@@ -35,30 +36,46 @@ def scales_of(posterior: Posterior, axis: Any, interval: float) -> xr.Dataset:
     if not hasattr(model, "_inferred"):
         raise TypeError(f"scales: expected the posterior of a factorization, got {type(model).__name__}")
     place = _place(axis, axes)
-    draws = _draws(posterior, model._spec.output[place])
+    name = free_names(axes, {"mean", "low", "high", "sd"})[place]
+    coordinates = {name: posterior._axis_labels(place)}
+    if posterior._running is not None and scales_name(place) in posterior._running:
+        moments = posterior._running.pooled(scales_name(place)).items()
+        return xr.Dataset({moment: ((name,), values) for moment, values in moments}, coordinates)
+    draws = scale_draws(model, posterior.tree["posterior"], model._spec.output[place])
     if draws is None:
         raise ValueError(
             f"scales: expected an axis whose scales were inferred, got {axes[place]!r}; a model with a number for "
             "its rate has the same prior for every entry"
         )
+    found = mean_and_interval(relative_scales(draws), interval)
+    return interval_dataset((name,), found, coordinates, interval)
+
+
+def scales_name(axis: int) -> str:
+    """Of the running means of relative scales."""
+    return f"scales{axis}"
+
+
+def relative_scales(draws: np.ndarray) -> np.ndarray:
+    """Every draw over its geometric mean.
+
+    >>> relative_scales(np.array([[1.0, 4.0]]))
+    array([[0.5, 2. ]])
+    """
     logs = np.log(draws)
-    relative = np.exp(logs - logs.mean(axis=1, keepdims=True))
-    name = free_names(axes, {"mean", "low", "high"})[place]
-    coordinates = {name: posterior._axis_labels(place)}
-    return interval_dataset((name,), mean_and_interval(relative, interval), coordinates, interval)
+    return np.exp(logs - logs.mean(axis=1, keepdims=True))
 
 
-def _draws(posterior: Posterior, letter: str) -> np.ndarray | None:
-    """(draws, places) scales along the axis of this letter; None if there are none."""
-    fields, found = posterior.tree["posterior"], None
-    spec = posterior.model._spec.by_axis
+def scale_draws(model: Any, fields: Any, letter: str) -> np.ndarray | None:
+    """(draws, places) scales along the axis of a letter, of fields (chain, draw, ...); None if there are none."""
+    spec, found = model._spec.by_axis, None
     for term, name in zip(spec.terms, spec.names, strict=True):
-        inferred = posterior.model._inferred.get(name)
+        inferred = model._inferred.get(name)
         if inferred is None or term[0] != letter:
             continue
         field = f"{name}_scale" if inferred.scales else name if term == letter else None
         if field is not None:
-            each = fields[field].to_numpy().astype(np.float64)
+            each = np.asarray(fields[field]).astype(np.float64)
             each = np.maximum(each.reshape(-1, each.shape[-1]), np.finfo(np.float32).tiny)
             found = each if found is None else found * each
     return found
@@ -71,6 +88,10 @@ def _place(axis: Any, axes: tuple[str, ...]) -> int:
         return axis
     known = ", ".join(map(repr, axes))
     raise ValueError(f"axis: expected one of {known}, or a number below {len(axes)}, got {axis!r}")
+
+
+#: Missing cells whose rates are summed in every draw.
+_MOST_LOOKED_AT = 20_000
 
 
 class Totals(NamedTuple):
@@ -95,7 +116,7 @@ class Totals(NamedTuple):
         if self.agree:
             return text
         if self.fit < self.release:
-            return f"{text} The fit has too few: bursts, or a prior that fights the data (docs/priors.md)."
+            return f"{text} The fit has too few: bursts, or a shape that is too small (docs/priors.md)."
         return (
             f"{text} The fit has too many: a prior that fights the data, or too few sweeps (docs/priors.md)."
         )
@@ -107,9 +128,32 @@ def totals_of(posterior: Posterior) -> Totals | None:
     if not isinstance(given, PrivateCounts):
         return None
     data = modelled_part(posterior.model, given)
-    fits = posterior.tree["sample_stats"]["total_rate"].to_numpy()
-    # The rate of cells that are missing is part of a fit's total; the others stand for them.
-    share = data.n_observed / len(posterior._kept.cells.places())
+    fits = _observed_totals(posterior, given, data.n_observed)
     variance = data.n_observed * float(np.mean(0.5 / np.sinh(0.5 * data.rho) ** 2))
-    sd = float(fits.std(ddof=1)) * share if fits.size > 1 else 0.0
-    return Totals(data.total(), math.sqrt(variance), float(fits.mean()) * share, sd)
+    sd = float(fits.std(ddof=1)) if fits.size > 1 else 0.0
+    return Totals(data.total(), math.sqrt(variance), float(fits.mean()), sd)
+
+
+def _observed_totals(posterior: Posterior, given: PrivateCounts, n_observed: int) -> np.ndarray:
+    """Of every draw the rate of all observed cells: that of all, without those that are missing.
+
+    Of many missing cells a sample is looked at. Where no draws of states were kept, the observed cells stand for
+    the missing ones.
+    """
+    fits, kept = posterior.tree["sample_stats"]["total_rate"].to_numpy(), posterior._kept
+    places, missing = kept.cells.places(), given.missing
+    if missing is None or not len(missing.columns) or n_observed == len(places):
+        return fits
+    if not kept.are_whole or not hasattr(posterior.model, "rates_at"):
+        return fits * (n_observed / len(places))
+    width = math.prod(given.shape[1:])
+    rows = np.repeat(np.arange(given.shape[0]), np.diff(missing.row_starts))
+    flat = rows * width + missing.columns
+    if not isinstance(places, range):
+        flat = flat[np.isin(flat, places)]
+    chosen = flat
+    if len(flat) > _MOST_LOOKED_AT:
+        chosen = np.random.default_rng(0).choice(flat, _MOST_LOOKED_AT, replace=False)
+    at = np.divmod(chosen, width)
+    unseen = [float(posterior.model.rates_at(state, *at).sum()) for state in kept]
+    return fits - np.reshape(unseen, fits.shape) * (len(flat) / max(len(chosen), 1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,16 +13,20 @@ import pandas as pd
 import xarray as xr
 
 from countveil.counts.plain_counts import PlainCounts
+from countveil.counts.shown_text import visible
 from countveil.inference.monitor import scalars_of_view
 from countveil.inference.problem import Counts
 from countveil.inference.store import Draws
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.align.shared_order import SharedOrder
+from countveil.posterior.aligned_tree import aligned_shared_tree
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.runs.schema import make_tree
 from countveil.posterior.runs.writer import save_run
+from countveil.posterior.select import checked_numbers, described_sizes, with_chains
 from countveil.posterior.states import KeptDraws, KeptStates
-from countveil.posterior.summary import check_interval, summarize
+from countveil.posterior.summary import Summary, check_interval, summarize, watched
+from countveil.posterior.verdict import with_verdict
 
 
 class SharedPosterior(KeptDraws, Mapping[str, Posterior]):
@@ -57,12 +61,23 @@ class SharedPosterior(KeptDraws, Mapping[str, Posterior]):
     """
 
     def __init__(
-        self, tree: xr.DataTree, model: Any, state_type: Any, views: Mapping[str, Posterior]
+        self,
+        tree: xr.DataTree | Callable[[], xr.DataTree],
+        model: Any,
+        state_type: Any,
+        views: Mapping[str, Posterior] | Callable[[xr.DataTree], Mapping[str, Posterior]],
     ) -> None:
-        self.tree = tree
+        if isinstance(tree, xr.DataTree):
+            self.tree = tree
+        else:
+            self._read_tree = tree
         self.model = model
         self._state_type = state_type
-        self._views = dict(views)
+        self._given_views = views
+
+    @cached_property
+    def _views(self) -> Mapping[str, Posterior]:
+        return self._given_views(self.tree) if callable(self._given_views) else dict(self._given_views)
 
     def __getitem__(self, view: str) -> Posterior:
         if view not in self._views:
@@ -75,16 +90,58 @@ class SharedPosterior(KeptDraws, Mapping[str, Posterior]):
     def __len__(self) -> int:
         return len(self._views)
 
-    def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> pd.DataFrame:
+    def chains(self, chains: Iterable[int]) -> SharedPosterior:
+        """The same with some of its chains alone, by their numbers, in every view; see ``Posterior.chains``.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> model = cv.SharedFactors(words=cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2),
+        ...                          authors=cv.Factorization("dk,ka->da", names=["theta", "psi"], k=2))
+        >>> data = {"words": [[9, 0], [0, 8]], "authors": [[3, 0], [0, 2]]}
+        >>> posterior = cv.fit(model, data, sweeps=40, thin=2, chains=3, seed=1, progress=False)
+        >>> posterior.chains([0, 2])
+        SharedPosterior(words 2 x 2, authors 2 x 2, 2 of 3 chains (selected) x 10 draws)
+        >>> posterior.chains([0, 2])["authors"].n_draws
+        20
+        """
+        numbers = checked_numbers(chains, self.tree)
+        tree = with_chains(self.tree, numbers)
+        states = {name: tree["posterior"][name].to_numpy() for name in self._state_type._fields}
+        order = SharedOrder(self.model, states)  # of these draws
+        views = {}
+        for view, one in self._views.items():
+            views[view] = one.chains(numbers)
+            views[view]._shared_order = partial(order.of, view)
+        return SharedPosterior(tree, self.model, self._state_type, views)
+
+    def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> Summary:
         """Convergence and precision, as ``Posterior.summary``: all scalars, and ``n_rates`` rates of every view."""
         interval = check_interval(interval)
         stats = self.tree["sample_stats"].data_vars.items()
         parts = [summarize({str(name): values.to_numpy() for name, values in stats}, interval)]
         for view, posterior in self._views.items():
-            found = posterior.summary(n_rates, interval=interval)
+            found = summarize(watched(posterior, n_rates), interval)
             found = found[found.index.str.startswith("rate[")]
             parts.append(found.rename(index=lambda name, view=view: f"{view}: {name}"))
-        return pd.concat(parts)
+        return with_verdict(pd.concat(parts), self)
+
+    def aligned(self) -> xr.DataTree:
+        """``tree`` with the components of all views in one order, as ``Posterior.aligned``.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> model = cv.SharedFactors(
+        ...     words=cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2),
+        ...     authors=cv.Factorization("dk,ka->da", names=["theta", "psi"], k=2),
+        ... )
+        >>> data = {"words": [[9, 0, 0], [0, 8, 7]], "authors": [[1, 0], [0, 1]]}
+        >>> posterior = cv.fit(model, data, sweeps=20, seed=1, progress=False)
+        >>> posterior.aligned()["posterior"]["phi"].dims
+        ('chain', 'draw', 'k', 'column')
+        """
+        return aligned_shared_tree(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a new Zarr folder in ArviZ's schema; ``load_posterior`` and arviz read it.
@@ -99,10 +156,8 @@ class SharedPosterior(KeptDraws, Mapping[str, Posterior]):
         save_run(self.tree, releases, path)
 
     def __repr__(self) -> str:
-        sizes = [f"{view} {' x '.join(map(str, one._shape))}" for view, one in self._views.items()]
-        chains, draws = self._kept.sizes
-        kept = f"{chains} chain{'s' * (chains > 1)} x {draws} draw{'s' * (draws > 1)}"
-        return f"SharedPosterior({', '.join([*sizes, kept])})"
+        sizes = [f"{visible(view)} {' x '.join(map(str, one._shape))}" for view, one in self._views.items()]
+        return f"SharedPosterior({', '.join([*sizes, described_sizes(self.tree)])})"
 
     @property
     def _kept(self) -> KeptStates:

@@ -10,6 +10,8 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,7 +81,22 @@ class KeptStates:
         self.shape = shape
         self.cells = ModelledCells(model, shape)
         self._model, self._state_type = model, state_type
-        self._fields = [group[name].to_numpy() for name in state_type._fields]
+        self._group = group
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether the draws of all fields were kept."""
+        return all(name in self._group for name in self._state_type._fields)
+
+    @cached_property
+    def _fields(self) -> list[np.ndarray]:
+        missing = [name for name in self._state_type._fields if name not in self._group]
+        if missing:
+            raise ValueError(
+                "keep: expected a fit with keep='all', whose draws rates, counts, states and likelihoods need, got "
+                f"one that has kept no draws of {', '.join(missing)}"
+            )
+        return [self._group[name].to_numpy() for name in self._state_type._fields]
 
     def __len__(self) -> int:
         return math.prod(self.sizes)
@@ -153,9 +170,16 @@ class KeptDraws(ABC):
     factorization's states is made for its factors: pickle cannot find it, its model can.
     """
 
-    tree: xr.DataTree
     model: Any
     _state_type: Any
+    #: The folder it was read from, or fitted into.
+    path: Path | None = None
+    _read_tree: Callable[[], xr.DataTree]
+
+    @cached_property
+    def tree(self) -> xr.DataTree:
+        """All draws, in ArviZ's schema; those of a fit to disk are read when they are first asked for."""
+        return self._read_tree()
 
     @property
     @abstractmethod
@@ -164,7 +188,11 @@ class KeptDraws(ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How it was fitted: sweeps, burn_in, thin, chains, seed, method, ..., seconds, interrupted."""
+        """How it was fitted: sweeps, burn_in, thin, chains, seed, method, ..., seconds, interrupted.
+
+        ``stopped`` says why the chains ended: by their "sweeps", "precision" (``until``), "time" (``max_seconds``)
+        or an "interrupt".
+        """
         return json.loads(self.tree.attrs["settings"])
 
     @property

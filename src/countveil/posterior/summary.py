@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_stats.base import array_stats
 
+from countveil.inference.settings import Settings
 from countveil.models.count_model import rates_at
 
 if TYPE_CHECKING:
@@ -54,8 +56,8 @@ def watched(posterior: Posterior, n_rates: int) -> dict[str, np.ndarray]:
     """Quantities without labels, (chain, draw): monitored scalars, rates of cells spread evenly over the array."""
     stats, shape = posterior.tree["sample_stats"].data_vars.items(), posterior._shape
     quantities = {str(name): values.to_numpy() for name, values in stats}
-    if n_rates:
-        kept = posterior._with_model("summary")
+    kept = posterior._with_model("summary") if n_rates else None
+    if kept is not None and kept.are_whole:
         cells = kept.cells.places()
         places = np.linspace(0, len(cells) - 1, min(n_rates, len(cells))).astype(np.int64)
         chosen = np.array([cells[place] for place in np.unique(places)])
@@ -65,6 +67,35 @@ def watched(posterior: Posterior, n_rates: int) -> dict[str, np.ndarray]:
             name = (str(posterior._axis_labels(a)[i]) for a, i in enumerate(np.unravel_index(cell, shape)))
             quantities[f"rate[{', '.join(name)}]"] = values.reshape(kept.sizes)
     return quantities
+
+
+class Summary(pd.DataFrame):
+    """The table of ``posterior.summary()``, and below it ``verdict``: what it says about the chains, in words.
+
+    A part of it is an ordinary DataFrame.
+
+    Examples
+    --------
+    >>> import countveil as cv
+    >>> posterior = cv.fit(cv.TopicModel(2), [[3, 0], [1, 4]], sweeps=100, chains=1, seed=1, progress=False)
+    >>> print(posterior.summary().verdict)  # doctest: +ELLIPSIS
+    One chain: whether there are other solutions (modes) cannot be seen, nor an R-hat; run several.
+    Smallest ESS ...
+    >>> str(posterior.summary()).endswith(posterior.summary().verdict)
+    True
+    """
+
+    _metadata: ClassVar[list[str]] = ["verdict"]
+    verdict: str = ""
+
+    def __repr__(self) -> str:
+        # All columns, however narrow the terminal or the file is taken to be.
+        table = self.to_string(float_format="{:.4g}".format)
+        return "\n".join([table, *([self.verdict] if self.verdict else [])])
+
+    def _repr_html_(self) -> str | None:
+        table = super()._repr_html_()
+        return None if table is None else f"{table}<pre>{html.escape(self.verdict)}</pre>"
 
 
 def summarize(quantities: dict[str, np.ndarray], interval: float) -> pd.DataFrame:
@@ -79,16 +110,47 @@ def summarize(quantities: dict[str, np.ndarray], interval: float) -> pd.DataFram
     return pd.DataFrame.from_dict(rows, orient="index").astype(float)
 
 
+def precise(scalars: Mapping[str, np.ndarray], settings: Settings) -> bool:
+    """Whether draws of monitored scalars, (chain, draw), have the ESS (bulk) and the R-hat that were asked for.
+
+    A scalar that never moves says nothing; one that is not finite, or of fewer than four draws, is not precise.
+    """
+    moving = {name: values for name, values in scalars.items() if np.ptp(values) != 0}
+    if not moving:
+        return False
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for values in moving.values():
+            if not _has_diagnostics(values):
+                return False
+            if settings.until_ess is not None and not _ess_bulk(values) >= settings.until_ess:
+                return False
+            if settings.until_r_hat is not None and not _r_hat(values) <= settings.until_r_hat:
+                return False
+    return True
+
+
+def _has_diagnostics(values: np.ndarray) -> bool:
+    return values.shape[1] >= 4 and bool(np.isfinite(values).all()) and np.ptp(values) > 0
+
+
+def _ess_bulk(values: np.ndarray) -> float:
+    return float(array_stats.ess(values, method="bulk"))
+
+
+def _r_hat(values: np.ndarray) -> float:
+    return float(array_stats.rhat(values))
+
+
 def _row(values: np.ndarray, interval: float) -> dict[str, float]:
     low, high = np.quantile(values, tails_of(interval))
-    known = values.shape[1] >= 4 and np.isfinite(values).all() and np.ptp(values) > 0
+    known = _has_diagnostics(values)
     return {
         "mean": values.mean(),
         "sd": values.std(ddof=1) if values.size > 1 else np.nan,
         "low": low,
         "high": high,
         "mcse_mean": array_stats.mcse(values, method="mean") if known else np.nan,
-        "ess_bulk": array_stats.ess(values, method="bulk") if known else np.nan,
+        "ess_bulk": _ess_bulk(values) if known else np.nan,
         "ess_tail": array_stats.ess(values, method="tail", prob=(0.05, 0.95)) if known else np.nan,
-        "r_hat": array_stats.rhat(values) if known else np.nan,
+        "r_hat": _r_hat(values) if known else np.nan,
     }

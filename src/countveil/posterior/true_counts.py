@@ -97,14 +97,22 @@ def _draws(
     draw_cells = _draw_cells if values.ndim == 1 else _draw_repeated_cells
     drawn = np.empty((len(kept), len(cells)), dtype=np.int64)
     places = np.ndindex(*kept.sizes)
-    for s, (place, rates) in enumerate(zip(places, _rates(kept, rows, columns), strict=True)):
+    for s, (place, rates) in enumerate(zip(places, rates_of_cells(kept, rows, columns), strict=True)):
         # Rates and alpha of one draw belong together: only so are the counts a mixture over the draws.
         noise = rho if rho_of_draws is None else np.full(rho.shape, rho_of_draws[s])
         draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), noise, drawn[s])
     return drawn
 
 
-def _rates(kept: KeptStates, rows: np.ndarray, columns: np.ndarray) -> Iterator[np.ndarray]:
+def rates_of_cells(kept: KeptStates, rows: np.ndarray, columns: np.ndarray) -> Iterator[np.ndarray]:
+    """Rates from which counts can be drawn: a run may come from anybody, and of NaN one would draw for ever."""
+    for rates in _rates_of_cells(kept, rows, columns):
+        if rates.size and not (rates.min() >= 0 and rates.max() < np.inf):  # nor is NaN
+            raise ValueError("posterior: expected draws whose rates are finite and >= 0, got others")
+        yield rates
+
+
+def _rates_of_cells(kept: KeptStates, rows: np.ndarray, columns: np.ndarray) -> Iterator[np.ndarray]:
     """Rates of every draw, every bit of them the same for a cell and its mirror image."""
     draws = kept.rates(rows, columns, ordered_product)
     if not kept.cells.mirrored:

@@ -20,10 +20,13 @@ import numpy.typing as npt
 
 from countveil.privacy import law
 from countveil.privacy.law import BASE
-from countveil.privacy.table import Source, Table
+from countveil.privacy.source import Source, check_source, dead_source
+from countveil.privacy.table import Table
 
 _REACH = 20  # a table ends where a**m <= exp(-20) = 2e-9
-_LARGEST = 2**62  # neither two of these subtracted nor one plus a table's width can wrap
+# Tables that one draw may go through. Fair bits ask for more with chance exp(-20 * 50,000) = exp(-10**6), whatever
+# the counts, and other bits not for ever. They reach 2 * 10**6 / rate <= 2 * 10**18, so that nothing wraps.
+_ROUNDS = 50_000
 
 
 def two_sided_geometric(rate: Fraction, size: int, source: Source) -> npt.NDArray[np.int64]:
@@ -50,13 +53,14 @@ def _one_sided(rate: Fraction, size: int, source: Source) -> npt.NDArray[np.int6
     drawn = table.draw(size, source).astype(np.int64)
     total += scale * drawn
     on = np.flatnonzero(drawn == width)  # "width or beyond": add a fresh one, and again if need be
-    while on.size:
-        if total[on].max() > _LARGEST - scale * width:  # chance below exp(-10**6)
-            raise OverflowError("noise: expected at most 2**62 in magnitude, got more; nothing was released")
+    for _ in range(_ROUNDS):
+        if not on.size:
+            return total
+        check_source(source)  # this rare, a source that is stuck is likelier
         drawn = table.draw(on.size, source).astype(np.int64)
         total[on] += scale * drawn
         on = on[drawn == width]
-    return total
+    raise dead_source()
 
 
 def _fits(rate: Fraction) -> bool:

@@ -9,25 +9,30 @@ from fractions import Fraction
 
 import numpy as np
 
-from countveil.privacy.sentences import UNITS, explanation, sentence
+from countveil.privacy.sentences import UNITS, adjacency, explanation, sentence
 
 _SMALLEST_RATE = Fraction(1e-12)  # the float, which lies just below the decimal 1e-12
 _LARGEST_RATE = Fraction(1000)
+_LONGEST = 1000  # digits of a number: to read a million of them, as a stranger's file may have, takes hours
+_MOST_BITS = 1600  # of a numerator or a denominator: both, written as digits, are shorter than that
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class Guarantee:
-    """Any ``precision`` counts of one unit are hidden at the odds exp(``epsilon``).
+    """Changes of one unit by up to ``precision`` counts are hidden at the odds exp(``epsilon``).
 
-    For observations y, y' at L1 distance ``d = sum_i abs(y_i - y'_i)`` no set of releases is more than
-    exp(loss(d)) times likelier under one than under the other, ``loss(d) = d * epsilon/precision``. At
-    ``d <= precision`` this is limited-precision local privacy (Schein et al., ICML 2019); two-sided geometric
-    noise gives the line through all d, and no better. Two documents of at most n words each lie up to 2n
-    apart, so hiding a whole document takes ``precision = 2n`` (the paper says n).
+    For versions y, y' of the data that differ in one unit alone, at L1 distance ``d = sum_i abs(y_i - y'_i)``, no
+    set of releases is more than exp(loss(d)) times likelier under one than under the other, ``loss(d) = d *
+    epsilon/precision``. At ``d <= precision`` this is limited-precision local privacy (Schein et al., ICML 2019);
+    two-sided geometric noise gives the line through all d, and no better. A count added or removed is at distance
+    1, one replaced by another at distance 2. Two documents of at most n words each lie up to 2n apart, so hiding a
+    whole document takes ``precision = 2n`` (the paper says n).
+
+    A guarantee is what its numbers say: the class is final, so that none can state another rate than it has.
 
     epsilon: > 0; int, Fraction, Decimal, text ("0.1", "1/3"), or float, meaning its exact binary value.
-    precision: how many counts are hidden at these odds, >= 1.
-    unit: what an observation is: a "document" (one row), a "cell" (one count) or a "person" (several rows).
+    precision: up to how many counts added or removed are hidden at these odds, >= 1.
+    unit: what the counts are of: a "document" (one row), a "cell" (one number) or a "person" (several rows).
 
     >>> g = Guarantee(epsilon=3, precision=2)
     >>> g.rate, g.loss(4)
@@ -35,8 +40,9 @@ class Guarantee:
     >>> round(g.alpha, 3)
     0.223
     >>> print(g)
-    Any 2 words (or other counts) of one document, an e-mail say, are hidden: seeing the release shifts \
-nobody's odds on them by more than a factor of 20.1, and on twice as many by more than its square.
+    Between two versions of the data that differ only by up to 2 counts of one document (one row), added or \
+removed, seeing the release shifts nobody's odds by more than a factor of 20.1; if they are replaced by others, \
+which is twice as far, by more than 404.
     """
 
     epsilon: Fraction
@@ -48,8 +54,12 @@ nobody's odds on them by more than a factor of 20.1, and on twice as many by mor
     ) -> None:
         exact = _exact(epsilon)
         if exact is None or exact <= 0:
-            raise ValueError(f"epsilon: expected a number > 0, got {epsilon!r}")
+            raise ValueError(f"epsilon: expected a number > 0, got {_shown(epsilon)}")
         precision = _whole("precision", precision, 1)
+        if precision.bit_length() > _MOST_BITS:
+            raise ValueError(
+                f"precision: expected a number of counts, got one of more than {_MOST_BITS} bits"
+            )
         if unit not in list(UNITS):  # a list: what cannot be hashed is a wrong unit too
             raise ValueError(f"unit: expected 'document', 'cell' or 'person', got {unit!r}")
         if not _SMALLEST_RATE <= exact / precision <= _LARGEST_RATE:
@@ -57,6 +67,11 @@ nobody's odds on them by more than a factor of 20.1, and on twice as many by mor
         object.__setattr__(self, "epsilon", exact)
         object.__setattr__(self, "precision", precision)
         object.__setattr__(self, "unit", unit)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError(
+            "Guarantee: expected no subclasses, got one: it could promise what its noise does not keep"
+        )
 
     @classmethod
     def for_local_privacy(
@@ -105,7 +120,7 @@ nobody's odds on them by more than a factor of 20.1, and on twice as many by mor
         >>> Guarantee(epsilon=1, precision=2).compose(Guarantee(epsilon=1, precision=4))
         Guarantee(epsilon='3/2', precision=2, unit='document')
         """
-        if not isinstance(other, Guarantee):
+        if type(other) is not Guarantee:
             raise TypeError(f"other: expected a Guarantee, got {type(other).__name__}")
         if other.unit != self.unit:
             raise ValueError(f"other: expected a guarantee for one {self.unit}, got one for one {other.unit}")
@@ -121,14 +136,41 @@ nobody's odds on them by more than a factor of 20.1, and on twice as many by mor
         """What is hidden, at which odds, and what is not protected, in plain lines.
 
         >>> print(Guarantee(1, 10).explain())  # doctest: +ELLIPSIS
-        Any 10 words (or other counts) of one document, an e-mail say, are hidden: ...
+        Between two versions of the data that differ only by up to 10 counts of one document ...
         """
         return explanation(self.loss, self.precision, self.unit)
+
+    def to_dict(self) -> dict[str, str]:
+        """All that is promised as text, numbers exactly: for records, JSON and other programs.
+
+        >>> for name, said in Guarantee("0.5", 2).to_dict().items():
+        ...     print(f"{name}: {said}")
+        epsilon: 1/2
+        precision: 2
+        unit: document
+        rate: 1/4
+        adjacency: versions of the data that differ only in one document (one row); their distance is the number \
+of counts added or removed, a replaced one being one removed and one added
+        """
+        return {
+            "epsilon": str(self.epsilon),
+            "precision": str(self.precision),
+            "unit": self.unit,
+            "rate": str(self.rate),
+            "adjacency": adjacency(self.unit),
+        }
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:100]
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "one of thousands of digits"
 
 
 def _whole(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+        raise ValueError(f"{name}: expected a whole number >= {least}, got {_shown(value)}")
     return int(value)
 
 
@@ -136,11 +178,20 @@ def _exact(value: object) -> Fraction | None:
     """The rational number that ``value`` means, or None."""
     try:
         if isinstance(value, str):
+            if len(value) > _LONGEST:
+                return None
             value = Fraction(value) if "/" in value else Decimal(value)
-        if isinstance(value, Decimal) and not abs(value.adjusted()) < 1000:
+        if (
+            isinstance(value, Decimal)
+            and not max(abs(value.adjusted()), len(value.as_tuple().digits)) < _LONGEST
+        ):
             return None  # far out of range, and "1e-999999999" would fill the memory as a fraction
-        if isinstance(value, (int, float, Fraction, Decimal, np.floating)) and not isinstance(value, bool):
-            return Fraction(*value.as_integer_ratio())
-        return Fraction(int(value)) if isinstance(value, np.integer) else None
+        if isinstance(value, np.integer):
+            value = int(value)
+        if not isinstance(value, (int, float, Fraction, Decimal, np.floating)) or isinstance(value, bool):
+            return None
+        found = Fraction(*value.as_integer_ratio())
+        # What is written down must be read again: both halves together have fewer digits than the longest text.
+        return found if max(abs(found.numerator), found.denominator).bit_length() <= _MOST_BITS else None
     except (ArithmeticError, ValueError):  # not a number as text, infinite, or not a number at all
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from countveil.privacy.geometric import two_sided_geometric
 from countveil.privacy.guarantee import Guarantee
-from countveil.privacy.table import Source
+from countveil.privacy.source import Source, check_source, system_bits
 
 _CHUNK = 2**15  # cells at a time: what is in work stays in the processor's cache
 
@@ -40,18 +39,9 @@ def add_noise(counts: npt.ArrayLike, guarantee: Guarantee) -> npt.NDArray[np.int
     >>> noisy.shape, noisy.dtype
     ((2, 3), dtype('int64'))
     """
-    if not isinstance(guarantee, Guarantee):
+    if type(guarantee) is not Guarantee:  # another class might state another rate than it promises
         raise TypeError(f"guarantee: expected a Guarantee, got {type(guarantee).__name__}")
     return _release(counts, guarantee.rate, system_bits)
-
-
-def system_bits(count: int) -> bytes:
-    """``count`` bytes from the operating system's cryptographic generator.
-
-    Nothing is buffered here or by any caller: every byte is asked for by the draw that uses it, so a forked
-    or copied process has no leftover bytes to use a second time.
-    """
-    return os.urandom(count)
 
 
 def _release(counts: npt.ArrayLike, rate: Fraction, source: Source) -> npt.NDArray[np.int64]:
@@ -68,7 +58,7 @@ def _release(counts: npt.ArrayLike, rate: Fraction, source: Source) -> npt.NDArr
     into, flat, refused = released.reshape(-1), true.reshape(-1), False
     for start in range(0, flat.size, _CHUNK):
         y = flat[start : start + _CHUNK].astype(np.int64)  # uint64 from 2**63 up turns into y - 2**64
-        noise = two_sided_geometric(rate, y.size, source)
+        noise = _noise(rate, y.size, source)
         x = into[start : start + _CHUNK]
         np.add(y, noise, out=x)
         # The sign bit says that a sum wrapped: x has neither the sign of y nor that of the noise. For
@@ -82,11 +72,19 @@ def _release(counts: npt.ArrayLike, rate: Fraction, source: Source) -> npt.NDArr
     return released
 
 
+def _noise(rate: Fraction, size: int, source: Source) -> npt.NDArray[np.int64]:
+    """The noise of ``size`` cells, drawn between two health tests of the source."""
+    before = check_source(source)
+    noise = two_sided_geometric(rate, size, source)
+    check_source(source, before)
+    return noise
+
+
 def _release_integers(true: npt.NDArray[np.object_], rate: Fraction, source: Source) -> npt.NDArray[np.int64]:
     """Python integers have no largest value, so that even here refusal depends on the noisy counts alone."""
     if not all(isinstance(y, (int, np.integer, np.bool_)) for y in true.flat):
         raise TypeError("counts: expected whole numbers, got a list with something else in it")
-    noise = two_sided_geometric(rate, true.size, source)
+    noise = _noise(rate, true.size, source)
     exact = [int(y) + int(tau) for y, tau in zip(true.flat, noise, strict=True)]
     if not all(-(2**63) <= x < 2**63 for x in exact):
         raise _beyond_int64()

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-Source = Callable[[int], bytes]  # so many fresh, independent, fair bytes
+from countveil.privacy.source import Source
+
 Bounds = Callable[[int, int], tuple[int, int]]  # (k, bits) -> low <= 2**bits * P(outcome <= k) <= high
 
 _UNSURE = -(2**15)  # no outcome: these 16 bits do not decide
@@ -53,7 +54,12 @@ class Table:
         return self.first + below
 
     def _settle(self, word: int, below: int, through: int, source: Source) -> int:
-        """How many of the tied thresholds (numbers below .. through - 1) are under U."""
+        """How many of the tied thresholds (numbers below .. through - 1) are under U.
+
+        It ends. Fair bits stay tied for another 64 with chance 2**-64 per threshold. Constant bytes, as of a dead
+        source, or bytes in any circle make U rational, and no threshold is (see law.py): they part somewhere, at
+        rate 1000 after 1443 bits. What they decide is not released: see source.py.
+        """
         bits = 64
         while True:
             bits += 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+
+from countveil.counts.files.atomic import new_file
+from countveil.counts.shown_text import visible
 
 DPI = 100
 INK = "#222222"
@@ -53,7 +55,9 @@ class Sheet:
 
         # Two spaces tell words of a list apart from words of a sentence.
         pieces, separator = (words.split(), " ") if isinstance(words, str) else (words, "  ")
-        lines = fitted_lines(pieces, width_of, width * self.width, n_lines, separator)
+        lines = fitted_lines(
+            [visible(piece) for piece in pieces], width_of, width * self.width, n_lines, separator
+        )
         self._figure.text(
             x,
             y,
@@ -90,20 +94,16 @@ class Sheet:
         return content.getvalue()
 
     def save(self, target: Path) -> None:
-        """Write the finished picture under a temporary name, then rename it: it is complete or not there."""
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            temporary.write_bytes(self.png())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        """Write the finished picture: it is complete or not there."""
+        with new_file(target, overwrite=True) as file:
+            file.write(self.png())
 
 
-def checked_path(path: str | os.PathLike[str]) -> Path:
-    """A name that ends in .png, in a folder that exists."""
+def checked_path(path: str | os.PathLike[str], formats: Sequence[str] = (".png",)) -> Path:
+    """A name that ends in one of these formats, in a folder that exists."""
     target = Path(path)
-    if target.suffix.lower() != ".png":
-        raise ValueError(f"path: expected a name that ends in .png, got {target.name!r}")
+    if target.suffix.lower() not in formats:
+        raise ValueError(f"path: expected a name that ends in {' or '.join(formats)}, got {target.name!r}")
     if target.is_dir():
         raise IsADirectoryError(f"path: expected a file, got the folder {target}")
     if not target.parent.is_dir():

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
+import numpy as np
+
 
 class Workers:
     """A pool of threads for compiled functions that release the GIL; a single thread works in place.
@@ -18,6 +20,10 @@ class Workers:
 
     #: Rows below which handing work to another thread costs more than it saves.
     SMALL = 64
+    #: Whether there are rows elsewhere (``shards``): what is known of all rows must then be asked for.
+    has_others = False
+    #: The number of the first row here among all rows.
+    first_row = 0
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
@@ -31,6 +37,31 @@ class Workers:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def of_rows(self) -> Workers:
+        """Whom to ask about all rows of the data."""
+        return self
+
+    def of(self, name: str) -> Workers:
+        """Whom to ask about all of an array: ``of_rows``, if it has a row for each of the data's."""
+        return self
+
+    def largest(self, values: np.ndarray) -> np.ndarray:
+        """The maximum over all who have rows, entry by entry."""
+        return values
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """The sum of integers over all who have rows, entry by entry."""
+        return values
+
+    def joined(self, values: np.ndarray) -> np.ndarray:
+        """What all have, one after the other."""
+        return values
+
+    def number(self, n: int) -> int:
+        """So many here are how many among all rows?"""
+        return int(self.total(np.array([n], dtype=np.int64))[0]) if self.has_others else n
 
     def run(self, n_rows: int, function: Callable[[int, int], object], small: int = SMALL) -> None:
         """Call ``function(start, stop)`` over blocks that cover ``range(n_rows)``."""

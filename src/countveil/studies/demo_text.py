@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from countveil.counts.shown_text import visible
 from countveil.report.plot_comparison import shown
 from countveil.studies.demo import PICTURE, RELEASE, RUN, DemoResult
 
@@ -60,7 +61,7 @@ def _topics(result: DemoResult) -> str:
             affinity = result.affinity.get(method.name)
             number = "    " if affinity is None else f"{affinity[topic]:.2f}"
             start = f"{row + 1 if affinity is None else '':>2}  {method.name:<12} {number}  "
-            words = " ".join(method.topics[row])
+            words = " ".join(map(visible, method.topics[row]))
             lines.append(start + textwrap.shorten(words, WIDTH - len(start), placeholder=" …"))
     exact, naive = (result.affinity[name] for name in ("exact", "naive"))
     lines += ["", f"Mean over all {len(exact)} topics: exact {exact.mean():.2f}, naive {naive.mean():.2f}."]

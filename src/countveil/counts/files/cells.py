@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from countveil.counts.files.header import KEY, MISSING, Header, ReleaseFileError
+from countveil.counts.bounded.room import CELL, ReleaseFileError, Room
+from countveil.counts.files.header import KEY, MISSING, Header
 from countveil.counts.inputs.labels import VALUE
 from countveil.counts.layout import (
+    CELLS_PER_BLOCK,
     CellList,
     Cells,
     Contents,
     Places,
+    column_type,
     dense_rows,
     flat_cells,
     n_rows_and_width,
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 CELLS_PER_GROUP = 1 << 20
 # Reading takes about a hundred bytes a cell for a moment.
 CELLS_PER_READ = 1 << 17
-# Missing cells are held in memory as a list: what a small file may make its reader allocate has an end.
+# Missing cells are held in memory as a list.
 MOST_MISSING = 1 << 31
 
 
@@ -157,7 +160,7 @@ class ListedCells(NamedTuple):
     negative: Cells | None
 
 
-def read_cells(files: Iterable[pq.ParquetFile], draft: Contents, header: Header) -> ListedCells:
+def read_cells(files: Iterable[pq.ParquetFile], room: Room, draft: Contents, header: Header) -> ListedCells:
     """Read and check the table: names, types, ranges, order, signs, and the checksum of it all."""
     shape = draft.shape
     width = n_rows_and_width(shape)[1]
@@ -165,16 +168,18 @@ def read_cells(files: Iterable[pq.ParquetFile], draft: Contents, header: Header)
     digest = CellDigest()
     last = -1
     for file in files:
-        _check_schema(file.schema_arrow, draft)
-        positive.reserve(min(file.metadata.num_rows, math.prod(shape)))
+        check_schema(file.schema_arrow, draft)
+        # The number of rows is what the file says, not yet what it has.
+        positive.reserve(max(0, min(file.metadata.num_rows, math.prod(shape), room.left // CELL)))
         for batch in file.iter_batches(batch_size=CELLS_PER_READ, use_threads=False):
-            cells = _read_batch(batch, shape)
+            cells = read_batch(batch, shape)
             if not len(cells.flat):
                 continue
             if cells.flat[0] <= last or (np.diff(cells.flat) <= 0).any():
                 raise ReleaseFileError("expected cells in order, each once")
             last = int(cells.flat[-1])
-            _check_values(cells, header)
+            room.take(len(cells.flat), CELL, "cells")
+            check_values(cells, header)
             digest.add(cells)
             rows, columns = np.divmod(cells.flat, width)
             for kind, chosen in ((positive, cells.values > 0), (negative, cells.values < 0)):
@@ -184,13 +189,14 @@ def read_cells(files: Iterable[pq.ParquetFile], draft: Contents, header: Header)
     if digest.hexdigest() != header.cells_sha256:
         raise ReleaseFileError("the cells do not match their checksum")
     if header.absent == MISSING:
-        missing: Places | None = _all_but(listed.places(), shape)
+        missing: Places | None = all_but(listed.places(), shape, room)
     else:
         missing = listed.places() if listed else None
     return ListedCells(positive.cells(), missing, negative.cells() if header.negative_kept else None)
 
 
-def _check_values(cells: Listed, header: Header) -> None:
+def check_values(cells: Listed, header: Header) -> None:
+    """Signs, and which cells may be listed."""
     if header.absent == MISSING:
         if cells.missing.any():
             raise ReleaseFileError("expected a value for every listed cell")
@@ -200,20 +206,34 @@ def _check_values(cells: Listed, header: Header) -> None:
         raise ReleaseFileError("expected listed values above 0")
 
 
-def _all_but(observed: Places, shape: tuple[int, ...]) -> Places | None:
+def all_but(observed: Places, shape: tuple[int, ...], room: Room) -> Places | None:
+    """All cells that are not observed. Beside the list itself this takes little memory, whatever the shape."""
     n_rows, width = n_rows_and_width(shape)
-    if n_rows * width - len(observed.columns) > MOST_MISSING:
-        raise ReleaseFileError(f"expected at most {MOST_MISSING:,} missing cells")
-    missing = CellList(shape)
+    n_missing = n_rows * width - len(observed.columns)
+    if n_missing > MOST_MISSING:
+        raise ReleaseFileError(f"expected at most {MOST_MISSING:,} missing cells, got {n_missing:,}")
+    room.take(n_missing, np.dtype(column_type(width)).itemsize, "missing cells")
+    columns, filled = np.empty(n_missing, column_type(width)), 0
+    if not len(columns):
+        return None
     for start, stop in row_ranges(shape):
-        absent = np.ones((stop - start, width), dtype=bool)
-        part = slice(observed.row_starts[start], observed.row_starts[stop])
-        absent[row_indices(observed.row_starts, start, stop) - start, observed.columns[part]] = False
-        missing.add_dense(start, absent)
-    return missing.places() if missing else None
+        listed = observed.columns[observed.row_starts[start] : observed.row_starts[stop]]
+        # A block is many rows, or one row, which may be cut in several pieces.
+        for left in range(0, width, CELLS_PER_BLOCK):
+            absent = np.ones((stop - start, min(CELLS_PER_BLOCK, width - left)), dtype=bool)
+            if stop - start > 1:
+                absent[row_indices(observed.row_starts, start, stop) - start, listed] = False
+            else:
+                first, last = np.searchsorted(listed, (left, left + absent.shape[1]))
+                absent[0, listed[first:last] - left] = False
+            found = np.nonzero(absent)[1]
+            columns[filled : filled + len(found)] = found + left
+            filled += len(found)
+    return Places(np.arange(n_rows + 1, dtype=np.int64) * width - observed.row_starts, columns)
 
 
-def _check_schema(schema: pa.Schema, draft: Contents) -> None:
+def check_schema(schema: pa.Schema, draft: Contents) -> None:
+    """Names and types of the columns."""
     import pyarrow as pa
 
     if schema.names != [*draft.axes, VALUE]:
@@ -222,7 +242,8 @@ def _check_schema(schema: pa.Schema, draft: Contents) -> None:
         raise ReleaseFileError("expected columns of whole numbers")
 
 
-def _read_batch(batch: pa.RecordBatch, shape: tuple[int, ...]) -> Listed:
+def read_batch(batch: pa.RecordBatch, shape: tuple[int, ...]) -> Listed:
+    """Its cells, all of them within the shape."""
     indices = []
     for column, length in zip(batch.columns[:-1], shape, strict=True):
         if column.null_count:

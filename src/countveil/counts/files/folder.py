@@ -1,21 +1,56 @@
 """The folder form of a release, for more labels than the metadata of one file should hold.
 
-release.json         the header, as in a single file, with file names in place of the labels
-rows.parquet         row, label, and the row's epsilon and precision as exact numbers in text
-columns.parquet      column, label; further axes are axis2.parquet and so on
-cells/part-*.parquet the table of cells, sorted across the parts
+release.json              the header, as in a single file, with file names in place of the labels
+generation-1/             the folder of all else; release.json names it
+    rows.parquet          row, label, and the row's epsilon and precision as exact numbers in text
+    columns.parquet       column, label; further axes are axis2.parquet and so on
+    cells/part-*.parquet  the table of cells, sorted across the parts
+
+A release that is overwritten gets its next generation in a folder beside the old one. The new release.json,
+renamed, makes it the current one: at every moment the release is the old one or the new one. Folders that were
+written before there were generations have all files beside release.json.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countveil.counts.bounded.pages import LARGEST_GROUP, check_pages
+from countveil.counts.bounded.room import AT_LEAST, PER_BYTE, TEXT, TEXT_BYTE, ReleaseFileError, Room
+from countveil.counts.bounded.within import (
+    check_folder,
+    data_size,
+    open_regular,
+    read_regular,
+    size_on_disk,
+)
+from countveil.counts.files.atomic import (
+    final_modes,
+    has_writers,
+    held,
+    new_folder,
+    open_up,
+    private_file,
+    remove_unfinished,
+    sync_folder,
+    unfinished,
+)
 from countveil.counts.files.cells import CellFile, Listed
-from countveil.counts.files.header import FORMAT, ReleaseFileError, read_header, sign_header
+from countveil.counts.files.header import (
+    FORMAT,
+    LARGEST_HEADER,
+    VERSION,
+    encode_header,
+    read_header,
+)
 from countveil.counts.layout import Contents
 
 if TYPE_CHECKING:
@@ -23,18 +58,112 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 CELLS_PER_PART = 1 << 24
+TEXTS_PER_READ = 1 << 16
 HEADER = "release.json"
+_GENERATION = re.compile(r"generation-[1-9][0-9]{0,17}")
+#: Writes all of a release but release.json into a folder, and gives what release.json is to say.
+Writer = Callable[[Path], dict[str, Any]]
+
+
+def write_folder(target: Path, write: Writer, *, overwrite: bool) -> None:
+    """A new release folder, or with ``overwrite`` the next generation of the one that is there."""
+    if overwrite and is_release_folder(target):
+        _write_next(target, write)
+        return
+    with new_folder(target) as folder:
+        first = folder / "generation-1"
+        first.mkdir(mode=0o700)
+        _write_header(folder, first.name, write(first))
+
+
+def _write_next(target: Path, write: Writer) -> None:
+    remove_unfinished(target.parent)
+    _remove_old(target)
+    with unfinished(target) as folder:
+        new = folder / "generation"
+        new.mkdir(mode=0o700)
+        header = write(new)
+        files, folders = final_modes(folder)
+        with held(new) as itself:
+            place = _named(target, new)
+            try:
+                _write_header(place, place.name, header)
+                open_up(
+                    itself, files, folders, but_itself=True
+                )  # nobody enters it before it is the current one
+                (place / HEADER).replace(target / HEADER)
+                sync_folder(target)
+                if itself is not None:
+                    os.fchmod(itself, folders)
+            except BaseException:
+                if _current(target) != place.name:
+                    shutil.rmtree(place, ignore_errors=True)
+                raise
+    _remove_old(target)
+
+
+def _named(target: Path, folder: Path) -> Path:
+    """The folder under the name of the next generation."""
+    found = [int(path.name.split("-")[1]) for path in target.iterdir() if _GENERATION.fullmatch(path.name)]
+    number = max(found, default=0)
+    while True:
+        number += 1
+        place = target / f"generation-{number}"
+        try:
+            return folder.rename(place)
+        except OSError:
+            if not place.exists():  # not that another writer has just taken that name
+                raise
+
+
+def _remove_old(target: Path) -> None:
+    """Remove every generation but the current one, and files from before there were any.
+
+    While anyone is writing here, a generation may be about to be named: then the next writer removes what is old.
+    """
+    found = [path for path in target.iterdir() if _GENERATION.fullmatch(path.name)]
+    if has_writers(target):
+        return
+    current = _current(target)  # last: what was written meanwhile has its name now
+    for place in found:
+        if place.name != current and not place.is_symlink():
+            with suppress(OSError), held(place) as itself:
+                if itself is not None:
+                    os.fchmod(itself, 0o700)  # what is half removed is for nobody
+            shutil.rmtree(place, ignore_errors=True)
+    if current is None or (target / "cells").is_symlink():
+        return
+    for path in [*target.glob("cells/part-*.parquet"), *target.glob("*.parquet")]:
+        if re.fullmatch(r"part-\d{5,}|rows|columns|axis\d+", path.stem):
+            with suppress(OSError):
+                path.unlink()
+    with suppress(OSError):
+        (target / "cells").rmdir()
+
+
+def _current(target: Path) -> str | None:
+    """The name of the current generation; None for a folder from before there were any."""
+    return json.loads(_header_bytes(target)).get("generation")
+
+
+def _write_header(folder: Path, generation: str, header: dict[str, Any]) -> None:
+    with private_file(folder / HEADER) as file:
+        file.write(encode_header({**header, "generation": generation}))
+
+
+def _header_bytes(folder: Path) -> bytes:
+    return read_regular(folder / HEADER, LARGEST_HEADER)
 
 
 def write_parts(folder: Path, contents: Contents, groups: Iterable[Listed]) -> None:
     """The cells, in as many files as it takes."""
-    (folder / "cells").mkdir()
+    (folder / "cells").mkdir(mode=0o700)
     left, part = iter(groups), 0
     more = True
     while more:
         more = False
         with (
-            _part(folder, part).open("xb") as file,
+            private_file(_part(folder, part)) as file,
             CellFile(file, contents.axes, contents.shape) as cells,
         ):
             written = 0
@@ -47,28 +176,29 @@ def write_parts(folder: Path, contents: Contents, groups: Iterable[Listed]) -> N
         part += 1
 
 
-def write_names(folder: Path, contents: Contents, header: dict[str, Any]) -> None:
-    """The labels and the header, once the cells are written."""
+def write_names(folder: Path, contents: Contents, header: dict[str, Any]) -> dict[str, Any]:
+    """The labels, once the cells are written; and the header that names their files."""
     import pyarrow.parquet as pq
 
     files: list[Any] = []
     for place, table in enumerate(_name_tables(contents, header)):
         if table is not None:
-            pq.write_table(table, folder / _name_file(place), compression="zstd", store_schema=False)
+            with private_file(folder / _name_file(place)) as file:
+                pq.write_table(table, file, compression="zstd", store_schema=False)
             digest = hashlib.sha256((folder / _name_file(place)).read_bytes()).hexdigest()
             files.append({"file": _name_file(place), "sha256": digest})
         else:
             files.append(None)
     by_row = None if header["row_guarantees"] is None else _name_file(0)
     parts = len(list((folder / "cells").iterdir()))
-    whole = {
+    return {
         **header,
+        "version": VERSION,  # generations came with it
         "labels": [labels is not None for labels in contents.labels],
         "row_guarantees": by_row,
         "files": files,
         "parts": parts,
     }
-    (folder / HEADER).write_bytes(sign_header(whole))
 
 
 def _name_tables(contents: Contents, header: dict[str, Any]) -> Iterator[pa.Table | None]:
@@ -99,42 +229,86 @@ def _texts(labels: list[str]) -> pa.Array:
         raise ValueError("labels: expected text that UTF-8 can hold, got half a character") from error
 
 
-def read_folder(folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    """The header with its labels, and the files of cells."""
-    if not (folder / HEADER).is_file():
+def read_folder(folder: Path, n_bytes: int | None = None) -> tuple[dict[str, Any], list[Path], Room]:
+    """The header with its labels, the files of cells, and what is left of the room that all of it may take."""
+    if not os.path.lexists(folder / HEADER):
         raise ReleaseFileError(f"expected a release, got a folder without {HEADER}")
-    header = read_header((folder / HEADER).read_bytes())
-    files, labelled = header.pop("files"), header["labels"]
-    if not isinstance(files, list) or len(files) != len(labelled):
+    encoded = _header_bytes(folder)
+    header = read_header(encoded)
+    generation = header.pop("generation", None)
+    if generation is not None:
+        if not isinstance(generation, str) or not _GENERATION.fullmatch(generation):
+            raise ReleaseFileError("expected the name of a generation, got another")
+        folder = folder / generation
+        check_folder(folder)
+    parts = _found_parts(folder, header.pop("parts"))
+    files, labelled, shape = header.pop("files"), header["labels"], header["shape"]
+    if not isinstance(files, list) or not len(files) == len(labelled) == len(shape):
         raise ReleaseFileError("expected an entry for the labels of each axis")
-    labels: list[list[str] | None] = []
+    names = [folder / _name_file(place) for place, entry in enumerate(files) if entry is not None]
+    size = len(encoded) + sum(map(size_on_disk, (*parts, *names)))
+    room = Room(size if n_bytes is None else n_bytes)
+    labels: list[list[str | None] | None] = []
     for place, (entry, is_labelled) in enumerate(zip(files, labelled, strict=True)):
-        table = None if entry is None else _read_names(folder / _name_file(place), entry)
-        labels.append(table["label"].to_pylist() if table is not None and is_labelled else None)
-        if place == 0 and header["row_guarantees"] is not None:
-            if table is None:
-                raise ReleaseFileError("expected the guarantees of the rows, got none")
-            header["row_guarantees"] = _pairs(table)
+        by_row = place == 0 and header["row_guarantees"] is not None
+        if by_row and entry is None:
+            raise ReleaseFileError("expected the guarantees of the rows, got none")
+        wanted = [*(["label"] if is_labelled else []), *(["epsilon", "precision"] if by_row else [])]
+        texts: dict[str, list[str | None]] = {}
+        if entry is not None:
+            texts = _read_names(folder / _name_file(place), entry, wanted, shape[place], room)
+        labels.append(texts.get("label"))
+        if by_row:
+            header["row_guarantees"] = _pairs(texts)
     header["labels"] = labels
-    parts = header.pop("parts")
-    if type(parts) is not int or parts < 1:
+    return header, parts, room
+
+
+def _found_parts(folder: Path, n: Any) -> list[Path]:
+    if type(n) is not int or n < 1:
         raise ReleaseFileError("expected at least one part")
+    check_folder(folder / "cells")
     found = sorted((folder / "cells").iterdir())
-    if len(found) != parts or found != [_part(folder, i) for i in range(parts)]:
-        raise ReleaseFileError(f"expected {parts} parts in cells, got others")
-    return header, found
+    if len(found) != n or found != [_part(folder, i) for i in range(n)]:
+        raise ReleaseFileError(f"expected {n} parts in cells, got others")
+    return found
 
 
-def _read_names(file: Path, entry: Any) -> Any:
+def _read_names(
+    path: Path, entry: Any, wanted: list[str], length: Any, room: Room
+) -> dict[str, list[str | None]]:
+    """The wanted columns of a file of ``length`` labels."""
     import pyarrow.parquet as pq
 
-    if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != entry["sha256"]:
-        raise ReleaseFileError(f"{file.name} is missing or does not match its checksum")
-    return pq.read_table(file)
+    texts: dict[str, list[str | None]] = {name: [] for name in wanted}
+    with open_regular(path) as source:
+        if hashlib.file_digest(source, "sha256").hexdigest() != entry["sha256"]:
+            raise ReleaseFileError(f"{path.name} does not match its checksum")
+        room.take(check_pages(source, room.left), 1, "labels")
+        # As a dictionary: one long text that a file repeats is not repeated in memory before it is counted.
+        with pq.ParquetFile(source, read_dictionary=wanted, page_checksum_verification=True) as file:
+            if file.metadata.num_rows != length:
+                raise ReleaseFileError(f"expected {length} labels in {path.name}, got others")
+            for batch in file.iter_batches(TEXTS_PER_READ, columns=wanted, use_threads=False):
+                for name in wanted:
+                    texts[name] += _decoded(batch.column(name), room)
+    return texts
 
 
-def _pairs(table: pa.Table) -> dict[str, Any]:
-    pairs = list(zip(table["epsilon"].to_pylist(), table["precision"].to_pylist(), strict=True))
+def _decoded(column: pa.Array, room: Room) -> list[str | None]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type) or column.type.value_type != pa.string():
+        raise ReleaseFileError("expected labels that are lists of text")
+    n_bytes = pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+    room.take(len(column), TEXT, "labels")
+    room.take(n_bytes, TEXT_BYTE, "labels")
+    return column.dictionary_decode().to_pylist()
+
+
+def _pairs(texts: dict[str, list[str | None]]) -> dict[str, Any]:
+    pairs = list(zip(texts["epsilon"], texts["precision"], strict=True))
     plain = (None, None)
     distinct = {pair: place for place, pair in enumerate(dict.fromkeys(p for p in pairs if p != plain))}
     return {
@@ -149,14 +323,25 @@ def opened(files: list[Path]) -> Iterator[pq.ParquetFile]:
     import pyarrow.parquet as pq
 
     for path in files:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
+        with open_regular(path) as source:
+            size = data_size(source.fileno())
+            if check_pages(source, LARGEST_GROUP) > AT_LEAST + PER_BYTE * size:
+                raise ReleaseFileError(f"expected fewer bytes of cells in a file of {size:,}")
+            with pq.ParquetFile(source, page_checksum_verification=True) as file:
+                yield file
+
+
+def named_by(folder: Path) -> bytes | None:
+    """What names the files of a release folder now; None for anything else."""
+    with suppress(OSError, ReleaseFileError):
+        return _header_bytes(folder)
+    return None
 
 
 def is_release_folder(folder: Path) -> bool:
     """Whether this is a folder that a release may replace."""
     try:
-        return bool(json.loads((folder / HEADER).read_bytes())["format"] == FORMAT)
+        return bool(json.loads(_header_bytes(folder))["format"] == FORMAT)
     except (OSError, ValueError, LookupError, TypeError):
         return False
 

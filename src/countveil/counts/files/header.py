@@ -15,33 +15,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.counts.bounded.room import NUMBER, ROW, ReleaseFileError, Room
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.layout import Contents, n_plain_rows, without_cells
 from countveil.counts.noise_parameter import read_rho
+from countveil.counts.record import read_record
 from countveil.privacy import Guarantee
 
 KEY = b"countveil"
 FORMAT = "countveil release"
-VERSION = 2
-# Releases without plain rows are as in version 1, and are written so that older readers read them.
-WITHOUT_PLAIN_ROWS = 1
+VERSION = 3
+# Releases without plain rows, or without records, are written so that older readers read them.
+WITHOUT_PLAIN_ROWS, WITHOUT_RECORDS = 1, 2
 # What a cell that is not listed means. A mostly missing array rather lists its zeros.
 NOT_POSITIVE, MISSING = "observed, not positive", "missing"
 # Parquet readers refuse metadata beyond 100 MB.
 LARGEST_HEADER = 64_000_000
-# A release holds some numbers for every row: what a small file may make its reader allocate has an end.
 MOST_ROWS = 1 << 27
 
 # Doubles lose no bit in JSON. Beyond this many nobody reads them, and one double per cell takes its room.
 READABLE_FLOATS = 100_000
-
-
-class ReleaseFileError(ValueError):
-    """The file is damaged, is not a countveil release, or was written by a newer version.
-
-    >>> issubclass(ReleaseFileError, ValueError)
-    True
-    """
 
 
 class Header(NamedTuple):
@@ -57,11 +50,13 @@ def describe_contents(
 ) -> dict[str, Any]:
     """All that is to be said about contents whose cells are listed elsewhere."""
     promise = contents.guarantee
-    plain: dict[str, Any] = {}
+    further: dict[str, Any] = {}
     if n_plain_rows(contents):
         # No guarantee holds for all rows, so the unit of those that have one stands by itself.
         units = [g.unit for g in contents.row_guarantees or () if g is not None]
-        plain = {"version": VERSION, "unit": units[0] if units else None}
+        further = {"version": WITHOUT_RECORDS, "unit": units[0] if units else None}
+    if contents.records:
+        further |= {"version": VERSION, "records": [record.to_dict() for record in contents.records]}
     return {
         "format": FORMAT,
         "version": WITHOUT_PLAIN_ROWS,
@@ -78,7 +73,7 @@ def describe_contents(
         "negative_kept": negative_kept,
         "nonpositive_total": None if total is None else encode_floats(total),
         "cells_sha256": cells_sha256,
-        **plain,
+        **further,
     }
 
 
@@ -134,13 +129,13 @@ def read_header(encoded: bytes) -> dict[str, Any]:
     return header
 
 
-def check_header(header: dict[str, Any]) -> tuple[Header, Contents]:
+def check_header(header: dict[str, Any], room: Room) -> tuple[Header, Contents]:
     """The header, and contents that still lack their cells."""
     if header["absent"] not in (NOT_POSITIVE, MISSING):
         raise ReleaseFileError(f"expected absent cells to be {NOT_POSITIVE!r} or {MISSING!r}")
-    shape = _shape(header["shape"])
+    shape = _shape(header["shape"], room)
     axes, labels = _labels(header["axes"], header["labels"], shape)
-    rho = read_rho(None, decode_floats(header["rho"]), None, shape)
+    rho = read_rho(None, decode_floats(header["rho"], room), None, shape)
     promise = _guarantee(header["guarantee"])
     by_rows = rho.ndim and rho.size == shape[0]
     plain = np.isinf(rho).reshape(-1) if by_rows else np.zeros(shape[0], dtype=bool)
@@ -154,20 +149,32 @@ def check_header(header: dict[str, Any]) -> tuple[Header, Contents]:
         raise ReleaseFileError("expected simulated and negative_kept to be true or false")
     if simulated and (promise is not None or by_row is not None):
         raise ReleaseFileError("a simulated release cannot have a guarantee")
-    total = _total(header["nonpositive_total"], len(np.unique(rho)))
+    total = _total(header["nonpositive_total"], len(np.unique(rho)), room)
     if plain.any() and total is not None and total[-1]:
         raise ReleaseFileError("expected counts of at least 0 in plain rows")
+    if simulated and "records" in header:
+        raise ReleaseFileError("a simulated release cannot have a record")
+    if "records" in header and header["version"] <= WITHOUT_RECORDS:
+        raise ReleaseFileError(f"expected no records in format version {WITHOUT_RECORDS}")
+    records = tuple(read_record(one, len(shape)) for one in header.get("records", ()))
+    if len({record.id for record in records}) < len(records):
+        raise ReleaseFileError("expected releases of different ids, got one twice")
     draft = without_cells(shape, axes, labels, rho, promise, by_row)
-    draft = draft._replace(simulated=simulated, nonpositive=draft.nonpositive._replace(total=total))
+    draft = draft._replace(
+        simulated=simulated, nonpositive=draft.nonpositive._replace(total=total), records=records
+    )
     return Header(header["cells_sha256"], negative_kept, header["absent"]), draft
 
 
-def _shape(given: Any) -> tuple[int, ...]:
-    whole = isinstance(given, list) and all(type(n) is int and n > 0 for n in given)
+def _shape(given: Any, room: Room) -> tuple[int, ...]:
+    whole = (
+        isinstance(given, list) and len(given) <= 32 and all(type(n) is int and 0 < n < 2**63 for n in given)
+    )
     if not whole or not given or math.prod(given) >= 2**63:
         raise ReleaseFileError("expected a shape of positive whole numbers")
     if given[0] > MOST_ROWS:
         raise ReleaseFileError(f"expected at most {MOST_ROWS:,} rows")
+    room.take(given[0], ROW, "rows")
     return tuple(given)
 
 
@@ -228,10 +235,10 @@ def _check_noise(
         raise ReleaseFileError("the guarantee does not match the noise")
 
 
-def _total(given: Any, n_levels: int) -> np.ndarray | None:
+def _total(given: Any, n_levels: int, room: Room) -> np.ndarray | None:
     if given is None:
         return None
-    total = decode_floats(given)
+    total = decode_floats(given, room)
     whole = np.isfinite(total) & (total >= 0) & (total == np.trunc(total))
     if total.shape != (n_levels,) or not whole.all():
         raise ReleaseFileError("expected one whole sum of the cells x <= 0 for each alpha")
@@ -251,12 +258,17 @@ def encode_floats(values: np.ndarray) -> dict[str, Any]:
     return {"shape": shape, "zlib": base64.b64encode(packed).decode("ascii")}
 
 
-def decode_floats(given: Any) -> np.ndarray:
+def decode_floats(given: Any, room: Room) -> np.ndarray:
     """What ``encode_floats`` encoded; ValueError if it did not."""
     shape = given["shape"]
-    if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape):
+    if (
+        not isinstance(shape, list)
+        or len(shape) > 32
+        or not all(type(n) is int and 0 < n < 2**63 for n in shape)
+    ):
         raise ValueError("expected a shape of positive whole numbers")
     size = math.prod(shape)
+    room.take(size, NUMBER, "numbers")
     if "hex" in given:
         values = np.array([float.fromhex(text) for text in given["hex"]], dtype=np.float64)
     else:

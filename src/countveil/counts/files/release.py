@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from countveil.counts.bounded.room import ReleaseFileError, Room
+from countveil.counts.bounded.within import data_size, open_regular
 from countveil.counts.clamp import RhoLevels
-from countveil.counts.files.atomic import replacing_file, replacing_folder
+from countveil.counts.files.atomic import new_file
 from countveil.counts.files.cells import (
     CellDigest,
     CellFile,
@@ -25,12 +27,21 @@ from countveil.counts.files.cells import (
     mostly_missing,
     read_cells,
 )
-from countveil.counts.files.folder import is_release_folder, opened, read_folder, write_names, write_parts
+from countveil.counts.files.folder import (
+    is_release_folder,
+    named_by,
+    opened,
+    read_folder,
+    write_folder,
+    write_names,
+    write_parts,
+)
 from countveil.counts.files.header import (
+    KEY,
     MISSING,
     MOST_ROWS,
     NOT_POSITIVE,
-    ReleaseFileError,
+    Header,
     check_header,
     describe_contents,
     encode_header,
@@ -116,25 +127,34 @@ def _write(
         raise ValueError(
             f"path: expected at most {MOST_ROWS:,} rows in a release file, got {contents.shape[0]:,}"
         )
-    if not many:
-        encode_header(header())  # what is too large is refused before any work
+    # What is too large is refused before any work. In a folder labels have files of their own.
+    encode_header({**header(), "labels": None, "row_guarantees": None} if many else header())
+
+    def write(folder: Path) -> dict:
+        write_parts(folder, contents, counted())
+        return write_names(folder, contents, header())
+
     try:
         if many:
-            with replacing_folder(target) as folder:
-                write_parts(folder, contents, counted())
-                write_names(folder, contents, header())
-                check_free(target, overwrite)  # again: another command may have written there meanwhile
+            write_folder(target, write, overwrite=overwrite)
             return
-        with replacing_file(target) as file, CellFile(file, contents.axes, contents.shape) as cells:
+        with (
+            new_file(target, overwrite=overwrite) as file,
+            CellFile(file, contents.axes, contents.shape) as cells,
+        ):
             for listed in counted():
                 cells.add(listed)
             cells.close(encode_header(header()))
-            check_free(target, overwrite)
     except FileExistsError:
+        check_free(target, overwrite)  # another command has written there meanwhile
         raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"cannot write the release: {reason}", str(target)) from error
+
+
+#: What somebody might take a release for.
+_OTHER_FORMATS = (".csv", ".tsv", ".txt", ".npz", ".npy", ".mtx", ".json", ".xlsx", ".zarr")
 
 
 def check_free(target: Path, overwrite: bool) -> None:
@@ -147,6 +167,44 @@ def check_free(target: Path, overwrite: bool) -> None:
             f"path: expected a new name, got {target}, which exists; a second release of the same counts tells "
             "more, so keep the first, or pass overwrite=True to replace it"
         )
+    if overwrite and target.is_file() and not _is_release_file(target):
+        raise FileExistsError(f"path: expected a release to replace, got {target}, which is something else")
+    if target.suffix.lower() in _OTHER_FORMATS:
+        raise ValueError(
+            f"path: expected a name such as release.parquet, got {target.name!r}: a release is Parquet"
+        )
+
+
+def _is_release_file(target: Path) -> bool:
+    import pyarrow.parquet as pq
+
+    try:
+        with open_regular(Path(os.path.realpath(target))) as source, pq.ParquetFile(source) as file:
+            return KEY in (file.metadata.metadata or {})
+    except (OSError, ValueError):
+        return False
+
+
+def ids_in(target: Path) -> list[str]:
+    """The ids of the release that stands there, as far as they can be told: for the ledger."""
+    try:
+        return [record.id for record in read_described(target)[1].records]
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        return []
+
+
+def check_not_input(path: str | os.PathLike[str], *inputs: object) -> None:
+    """Refuse to write a release over a file that is to be read: the counts would be lost."""
+    for given in inputs:
+        if isinstance(given, str | os.PathLike) and _same_file(path, given):
+            raise ValueError(f"path: expected another file than those that are read, got {str(path)!r}")
+
+
+def _same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):  # one of them is not there, or is no file name at all
+        return False
 
 
 def _check_target(target: Path, many: bool, overwrite: bool) -> None:
@@ -160,16 +218,24 @@ def _check_target(target: Path, many: bool, overwrite: bool) -> None:
         )
 
 
-def read_release(path: str | os.PathLike[str]) -> Contents:
-    """What ``write_release`` or ``stream_release`` wrote, all of it checked."""
+def read_release(path: str | os.PathLike[str], n_bytes: int | None = None) -> Contents:
+    """What ``write_release`` or ``stream_release`` wrote, all of it checked.
+
+    ``n_bytes``: its size where it came from, if that was packed once more; what it may unpack to goes by that.
+    """
     source = Path(path)
     if not source.is_dir():
-        with source.open("rb") as file:  # what the system itself refuses keeps its own, clear error
+        with open_regular(
+            Path(os.path.realpath(source))
+        ) as file:  # what the system refuses keeps its own, clear error
             if file.read(4) != b"PAR1":
                 raise ReleaseFileError(f"{source}: expected a release file, got something not Parquet")
+    named = named_by(source)
     try:
-        return _read(source)
+        return _read(source, n_bytes)
     except ReleaseFileError as error:
+        if named != named_by(source):  # it was overwritten meanwhile, and its old files are gone
+            return read_release(path, n_bytes)
         raise ReleaseFileError(f"{source}: {error}") from error.__cause__
     except (
         ValueError,
@@ -181,28 +247,40 @@ def read_release(path: str | os.PathLike[str]) -> Contents:
         MemoryError,
     ) as error:
         # Arrow's errors are ValueError, OSError or one of the others too.
+        if named != named_by(source):
+            return read_release(path, n_bytes)
         raise ReleaseFileError(f"{source}: damaged release file: {error}") from error
 
 
-def _read(source: Path) -> Contents:
-    import pyarrow as pa
+def read_described(source: Path, n_bytes: int | None = None) -> tuple[Header, Contents, list[Path], Room]:
+    """What a release says of itself, contents without their cells, the files that have these, and their room."""
     import pyarrow.parquet as pq
 
     if source.is_dir():
-        described, files = read_folder(source)
+        described, files, room = read_folder(source, n_bytes)
     else:
-        files = [source]
-        with pq.ParquetFile(source) as file:
+        files = [
+            Path(os.path.realpath(source))
+        ]  # a link that the user names is followed; one to itself is none
+        with open_regular(files[0]) as opened_file, pq.ParquetFile(opened_file) as file:
             described = metadata_header(file.metadata.metadata)
-    header, draft = check_header(described)
-    cells = read_cells(opened(files), draft, header)
+            room = Room(data_size(opened_file.fileno()) if n_bytes is None else n_bytes)
+    return *check_header(described, room), files, room
+
+
+def _read(source: Path, n_bytes: int | None) -> Contents:
+    import pyarrow as pa
+
+    header, draft, files, room = read_described(source, n_bytes)
+    cells = read_cells(opened(files), room, draft, header)
     # Arrow keeps what it has used for its next table; here comes none, and a fit needs the room.
     pa.default_memory_pool().release_unused()
     levels = RhoLevels(draft.rho, draft.shape)
     number = levels.count((cells.positive, cells.missing))
     below, total = cells.negative, draft.nonpositive.total
     if below is not None and not (
-        total is not None and np.array_equal(levels.listed(below, below.values), total)
+        # Beyond 2**53 a sum depends on its order.
+        total is not None and np.allclose(levels.listed(below, below.values), total, rtol=1e-12, atol=0.0)
     ):
         raise ReleaseFileError("the cells below 0 do not match their sum")
     return draft._replace(

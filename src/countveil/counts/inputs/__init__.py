@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from countveil.counts.inputs.arrays import LabelledCounts, read_true_counts
-from countveil.counts.inputs.count_files import read_count_file
-from countveil.counts.inputs.graphs import read_graph
-from countveil.counts.inputs.labels import read_labels
+from countveil.counts.inputs.arrays import (
+    LabelledCounts,
+    SparseCounts,
+    TrueCounts,
+    check_shape,
+    read_true_counts,
+)
+from countveil.counts.inputs.count_files import SymmetricMatrix, read_count_file
+from countveil.counts.inputs.forms import FORMS
+from countveil.counts.inputs.graphs import GraphCounts, read_graph
+from countveil.counts.inputs.labels import origin, read_labels
 from countveil.counts.inputs.options import InputOptions, comes_from
 from countveil.counts.inputs.tables import as_table, read_table
 from countveil.counts.inputs.texts import read_texts
@@ -25,13 +32,25 @@ def read_input(counts: Any, options: InputOptions) -> LabelledCounts:
         counts = read_count_file(counts, options)
     if comes_from(counts, "networkx", "Graph"):
         return read_graph(counts, options)
+    if isinstance(counts, SymmetricMatrix):  # a network without directions: each pair once
+        options.expect("a symmetric matrix")
+        check_shape(counts.shape, "counts")
+        n, values = counts.shape[0], counts.values
+        pairs = GraphCounts(n, counts.ends, lambda inside: values[inside], directed=False, loops=True)
+        return _with_labels(pairs, "symmetric Matrix Market file", options)
     table = as_table(counts)
     if table is not None:
         return read_table(table, options)
     options.expect("an array")
     true = read_true_counts(counts)
+    return _with_labels(true, "sparse matrix" if isinstance(true, SparseCounts) else "array", options)
+
+
+def _with_labels(true: TrueCounts, form: str, options: InputOptions) -> LabelledCounts:
+    """Counts whose cells have places but no names of their own."""
     axes, entries = options.declared(len(true.shape))
-    return LabelledCounts(true, *read_labels(entries, true.shape, axes))
+    names, labels = read_labels(entries, true.shape, axes)
+    return LabelledCounts(true, names, labels, form, tuple(map(origin, entries)), str(FORMS[form].stability))
 
 
 def _is_texts(counts: Any) -> bool:

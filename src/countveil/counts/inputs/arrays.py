@@ -10,12 +10,14 @@ where they are merely terse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
+from countveil.counts.inputs.forms import FORMS
+from countveil.counts.inputs.labels import shares_labels
 from countveil.counts.layout import (
     Block,
     CellList,
@@ -47,11 +49,20 @@ class TrueCounts(Protocol):
 
 
 class LabelledCounts(NamedTuple):
-    """True counts that have been checked, and their public names."""
+    """True counts that have been checked, their public names, and where both came from."""
 
     counts: TrueCounts
     axes: tuple[str, ...]
     labels: tuple[np.ndarray | None, ...]
+    form: str  # in which they came, such as "long table"
+    declared: tuple[str, ...]  # for each axis whether its labels are "declared", "from the data" or "none"
+    stability: str  # how many counts one thing in them can move, in a sentence
+    rows_by: str = ""  # what the rows of a wide table are called, where they have a name
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether a cell belongs to two people: in a network, known by its form or by a label on two axes."""
+        return FORMS[self.form].pairs or shares_labels(self.labels)
 
 
 def read_true_counts(counts: Any) -> TrueCounts:
@@ -95,10 +106,8 @@ class SparseCounts:
     mostly_missing = False
 
     def __init__(self, counts: Any) -> None:
-        self._counts = sparse_rows(counts, "counts")
+        self._counts = sparse_rows(counts, "counts", negative_allowed=False)
         self.shape = tuple(int(n) for n in self._counts.shape)
-        _check_all([self._counts.data])
-        self._counts = self._counts.astype(np.int64, copy=False)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         return self._counts[start:stop].toarray()
@@ -110,27 +119,27 @@ class SparseCounts:
         return None
 
 
+Values = Callable[[np.ndarray], np.ndarray]  # which of the listed (booleans) -> the values of these
+
+
 class ListedCounts:
     """Counts listed with the place of each along every axis; cells listed twice add up, others are zeros.
 
-    A place of -1 lies outside what was declared, and its entry is dropped (see labels).
+    A place of -1 lies outside what was declared (see labels): its entry is dropped, and ``read`` is asked for the
+    values of the others alone, so that no fault of an entry that is not released can be told.
     """
 
     mostly_missing = False
 
-    def __init__(self, shape: tuple[int, ...], places: Sequence[np.ndarray], values: np.ndarray) -> None:
+    def __init__(self, shape: tuple[int, ...], places: Sequence[np.ndarray], read: Values) -> None:
         self.shape = shape
-        check_kind(values.dtype, "counts")
-        _check_all([values])
         inside = np.logical_and.reduce([place >= 0 for place in places])
+        values = read(inside)
+        check_kind(values.dtype, "counts")
         rows, *others = (place[inside] for place in places)
-        n_rows, width = n_rows_and_width(shape)
         columns = np.ravel_multi_index(tuple(others), shape[1:]) if others else np.zeros_like(rows)
-        exact = values[inside].astype(np.int64)
-        if exact.sum(dtype=np.float64) > 2.0**62:  # adding up what is listed twice might wrap
-            raise ValueError("counts: expected whole numbers of at least 0, got values beyond 2**53")
-        self._counts = sparse.coo_array((exact, (rows, columns)), shape=(n_rows, width)).tocsr()
-        _check_all([self._counts.data])
+        listed = sparse.coo_array((values, (rows, columns)), shape=n_rows_and_width(shape))
+        self._counts = sparse_rows(listed, "counts", negative_allowed=False)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         return self._counts[start:stop].toarray()
@@ -157,7 +166,7 @@ class ReleasedValues:
             mask = own if mask is None else own | _boolean(mask, values.shape)
             values = values.data
         if sparse.issparse(values):
-            self._values = sparse_rows(values, name)
+            self._values = sparse_rows(values, name, mask=mask)
         else:
             if mask is not None:
                 values = _without_objects(values, np.asarray(mask))
@@ -210,12 +219,22 @@ def numeric_array(given: Any, name: str) -> np.ndarray:
 
 
 def _from_lists(given: list | tuple, name: str) -> np.ndarray:
+    if _holds_masked(given):
+        raise TypeError(
+            f"{name}: expected lists of numbers, got masked arrays in a list, whose masks would be lost"
+        )
     try:
         return np.array(given)
     except (ValueError, OverflowError, TypeError):
         pass
     # Raised out here so that numpy's own message does not travel along as context.
     raise ValueError(f"{name}: expected rows of equal length, got lists that do not form an array")
+
+
+def _holds_masked(given: Any) -> bool:
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return any(_holds_masked(one) for one in given)
+    return isinstance(given, np.ma.MaskedArray)
 
 
 def check_kind(dtype: np.dtype, name: str) -> None:
@@ -245,7 +264,9 @@ def fault(values: np.ndarray, *, negative_allowed: bool) -> str | None:
     lowest, highest = values.min(), values.max()
     if lowest < 0 and not negative_allowed:
         return "negative values"
-    if highest > LARGEST or lowest < -LARGEST:
+    # Of a float at the limit nobody knows from which side it was rounded.
+    limit = LARGEST - 1 if values.dtype.kind == "f" else LARGEST
+    if highest > limit or lowest < -limit:
         return "values beyond 2**53"
     return None
 
@@ -258,19 +279,52 @@ def check_whole(values: np.ndarray, name: str, *, negative_allowed: bool) -> Non
         raise ValueError(f"{name}: expected {expected}, got {found}")
 
 
-def sparse_rows(given: Any, name: str) -> sparse.csr_array:
-    """A scipy.sparse matrix by rows, entries given twice added up; absent means 0."""
+def sparse_rows(
+    given: Any, name: str, *, negative_allowed: bool = True, mask: Any = None
+) -> sparse.csr_array:
+    """A scipy.sparse matrix by rows, whole numbers as int64; absent means 0.
+
+    Entries given twice are added, after each was checked and as int64: a narrow type would wrap around, and a float
+    would round. Entries under a ``mask`` are set to 0 and never looked at.
+    """
     check_kind(given.dtype, name)
     if given.ndim != 2:
         raise ValueError(f"{name}: expected a sparse matrix with 2 axes, got {given.ndim}")
     check_shape(given.shape, name)
-    # Entries given twice are added: in a narrow type such as uint8 they would wrap around.
-    wide = given.astype(np.int64) if given.dtype.kind in "biu" and given.dtype.itemsize < 8 else given
-    rows = sparse.csr_array(wide)
+    by_rows = given.format == "csr" and mask is None
+    listed = _checked_places(given, name, by_rows)
+    entries = listed.data
+    if mask is not None:
+        entries = np.where(_boolean(mask, given.shape)[listed.coords], entries.dtype.type(0), entries)
+    check_whole(entries, name, negative_allowed=negative_allowed)
+    exact = entries.astype(np.int64, copy=False)
+    if by_rows:
+        rows = sparse.csr_array((exact, given.indices, given.indptr), shape=given.shape)
+    else:
+        rows = sparse.coo_array((exact, listed.coords), shape=given.shape).tocsr()
     if not rows.has_canonical_format:
         rows = rows.copy()  # never rearrange the caller's matrix
         rows.sum_duplicates()
+    if len(rows.data) < len(exact):
+        # A sum that wrapped may look right; the sum of all in floating point, which does not wrap, tells.
+        wrapped = np.abs(exact).sum(dtype=np.float64) > 2.0**62
+        check_whole(np.array([2.0**62]) if wrapped else rows.data, name, negative_allowed=negative_allowed)
     return rows
+
+
+def _checked_places(given: Any, name: str, by_rows: bool) -> Any:
+    """The matrix, or its entries one by one. What lies outside of it is refused: scipy itself would write there."""
+    try:
+        if hasattr(given, "check_format"):
+            given.check_format(full_check=True)
+        if by_rows:
+            return given
+        listed = given.tocoo()
+        return sparse.coo_array((listed.data, listed.coords), shape=given.shape)
+    except Exception:
+        pass
+    # Raised out here: a message of scipy's could name a place.
+    raise ValueError(f"{name}: expected a sparse matrix whose entries lie within it, got a damaged one")
 
 
 def sparse_cells(rows: sparse.csr_array) -> Cells:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import gzip
 import os
+import zipfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from countveil.counts.bounded.numpy_files import check_archive, check_array
+from countveil.counts.bounded.pages import check_pages
+from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
+from countveil.counts.bounded.within import data_size, has_hole
 from countveil.counts.inputs.options import InputOptions
+from countveil.counts.inputs.tables import Table
 
+# Bytes that a cell of a table takes, and a letter of a file in which every other one is a number of its own.
+_CELL, _LETTER, _LONGEST_NUMBER = 8, 50, 100
 _KINDS = ".csv, .tsv, .parquet, .mtx, .mtx.gz, .npz or .npy"
 
 
@@ -19,8 +28,16 @@ class _ReleaseGivenError(Exception):
     """A release where true counts are expected."""
 
 
+class SymmetricMatrix(NamedTuple):
+    """The entries of a symmetric matrix, those off the diagonal once for both of their places."""
+
+    shape: tuple[int, int]
+    ends: list[np.ndarray]  # row and column of every entry
+    values: np.ndarray
+
+
 def read_count_file(path: str | os.PathLike[str], options: InputOptions) -> Any:
-    """What the file holds: an Arrow table, a sparse matrix or an array."""
+    """What the file holds: a table, a sparse or symmetric matrix or an array."""
     source = Path(path)
     kind = "".join(source.suffixes[-2:]) if source.suffix == ".gz" else source.suffix
     read = {
@@ -29,12 +46,25 @@ def read_count_file(path: str | os.PathLike[str], options: InputOptions) -> Any:
     }.get(kind.lower())  # fmt: skip
     if read is None:
         raise ValueError(f"counts: expected a file ending in {_KINDS}, got {source.name!r}")
-    with source.open("rb"):  # what the system itself refuses keeps its own, clear error
-        pass
+    if source.exists() and not (
+        source.is_file() or source.is_dir()
+    ):  # a pipe would be waited for, a device read
+        raise ValueError(f"counts: expected a file, got {source}, which is something else")
+    with source.open("rb") as file:  # what the system itself refuses keeps its own, clear error
+        room = Room(data_size(file.fileno()))
+        if has_hole(file.fileno()):
+            raise ValueError(f"counts: expected a whole file, got {source}, which is mostly a hole")
     try:
-        return read(source, options)
+        found = read(source, options, room)
+        if sparse.issparse(found) or isinstance(found, SymmetricMatrix):
+            room.take(found.shape[0], ROW, "rows")
+        return found
     except (MemoryError, ImportError):
         raise
+    except ReleaseFileError:
+        raise ValueError(
+            f"counts: expected a file that takes at most 1 GiB and 1000 times its size when read, got {source}"
+        ) from None
     except _ReleaseGivenError:
         raise ValueError(f"counts: expected a file of counts, got a release: {source}") from None
     except Exception as error:
@@ -44,21 +74,47 @@ def read_count_file(path: str | os.PathLike[str], options: InputOptions) -> Any:
     )
 
 
-def _csv(source: Path, options: InputOptions) -> Any:
+def _csv(source: Path, options: InputOptions, room: Room) -> Any:
     from pyarrow import csv, string
 
-    # Labels stay text: "007" is not 7, and "NA" is a label like others.
-    labels = [*list(options.long or ())[:-1], *([options.index] if options.index is not None else [])]
-    return csv.read_csv(
-        source,
-        parse_options=csv.ParseOptions(delimiter="\t" if source.suffix.lower() == ".tsv" else ","),
-        convert_options=csv.ConvertOptions(column_types={name: string() for name in labels}),
+    parse = csv.ParseOptions(
+        delimiter="\t" if source.suffix.lower() == ".tsv" else ",",
+        newlines_in_values=True,  # or whether a quoted one passes would depend on where blocks of the file end
+    )
+    with csv.open_csv(source, parse_options=parse) as opened:
+        names = opened.schema.names
+    # All stays text. Labels: "007" is not 7, and "NA" is a label like others. Numbers: the lines that are released
+    # are read as such; a type found by looking at all lines would tell of others.
+    as_text = csv.ConvertOptions(column_types={name: string() for name in names})
+    table = csv.read_csv(source, parse_options=parse, convert_options=as_text)
+    return Table(
+        table.column_names,
+        lambda i: table.column(i).to_numpy(),
+        table.num_rows,
+        None,
+        lambda i, lines: _parsed(table.column(i), lines),
     )
 
 
-def _parquet(source: Path, options: InputOptions) -> Any:
+def _parsed(texts: Any, lines: np.ndarray) -> np.ndarray:
+    """The texts in the chosen lines as numbers, or as they are if some are none."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    chosen = compute.utf8_trim_whitespace(texts.filter(pa.array(lines)))
+    for kind in (pa.int64(), pa.float64(), pa.bool_()):
+        with suppress(pa.ArrowInvalid):
+            return chosen.cast(kind).to_numpy()
+    return chosen.to_numpy()
+
+
+def _parquet(source: Path, options: InputOptions, room: Room) -> Any:
     import pyarrow.parquet as pq
 
+    with source.open("rb") as file:
+        room.take(check_pages(file, room.left, any_encoding=True), 1, "bytes")
+        metadata = pq.read_metadata(file)
+        room.take(metadata.num_rows * metadata.num_columns, _CELL, "cells")
     table = pq.read_table(source)
     if b"countveil" in (table.schema.metadata or {}):
         # Its columns would pass for a table of counts, and noise would be taken for data.
@@ -66,8 +122,11 @@ def _parquet(source: Path, options: InputOptions) -> Any:
     return table
 
 
-def _npz(source: Path, options: InputOptions) -> Any:
+def _npz(source: Path, options: InputOptions, room: Room) -> Any:
     with source.open("rb") as file:
+        with zipfile.ZipFile(file) as archive:
+            check_archive(archive, room.left)
+        file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
             if len(arrays.files) == 1:
                 return arrays[arrays.files[0]]
@@ -75,12 +134,17 @@ def _npz(source: Path, options: InputOptions) -> Any:
         return sparse.load_npz(file)
 
 
-def _npy(source: Path, options: InputOptions) -> Any:
+def _npy(source: Path, options: InputOptions, room: Room) -> Any:
     with source.open("rb") as file:
+        check_array(file, os.fstat(file.fileno()).st_size)
+        room.take(data_size(file.fileno()), 1, "bytes")
+        file.seek(0)
         return np.load(file, allow_pickle=False)
 
 
-def _matrix_market(source: Path, options: InputOptions) -> sparse.coo_array | np.ndarray:
+def _matrix_market(
+    source: Path, options: InputOptions, room: Room
+) -> sparse.coo_array | SymmetricMatrix | np.ndarray:
     """A Matrix Market file, read here because scipy's reader can crash the process on a damaged one.
 
     %%MatrixMarket matrix coordinate integer general
@@ -89,8 +153,11 @@ def _matrix_market(source: Path, options: InputOptions) -> sparse.coo_array | np
     row column count         (from 1; without the count where the field is "pattern")
     """
     with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as file:
-        banner = file.readline().decode("ascii").lower().split()
-        lines = file.read().split(b"\n")
+        banner = file.readline(_LONGEST_NUMBER).decode("ascii").lower().split()
+        # A line, and each of its words, are objects.
+        text = file.read(room.left // _LETTER + 1)
+        room.take(len(text), _LETTER, "letters")
+        lines = text.split(b"\n")
     if banner[:2] != ["%%matrixmarket", "matrix"] or len(banner) != 5:
         raise ValueError("expected the first line of a Matrix Market file")
     layout, field, symmetry = banner[2:]
@@ -100,7 +167,12 @@ def _matrix_market(source: Path, options: InputOptions) -> sparse.coo_array | np
         raise ValueError("expected a general or symmetric matrix")
     rest = [line for line in lines if line.strip() and not line.lstrip().startswith(b"%")]
     size = [int(number) for number in rest[0].split()]
-    numbers = np.array(b" ".join(rest[1:]).split(), dtype=np.bytes_).astype(np.float64)
+    words = b" ".join(rest[1:]).split()
+    if (
+        max(map(len, words), default=0) > _LONGEST_NUMBER
+    ):  # all of them would take as much room as the longest
+        raise ValueError("expected numbers")
+    numbers = np.array(words, dtype=np.bytes_).astype(np.float64)
     if layout == "array":
         n_rows, n_columns = size
         return numbers.reshape(n_columns, n_rows).T  # column after column
@@ -110,15 +182,17 @@ def _matrix_market(source: Path, options: InputOptions) -> sparse.coo_array | np
 
 def _coordinates(
     numbers: np.ndarray, shape: tuple[int, int], entries: int, pattern: bool, symmetric: bool
-) -> sparse.coo_array:
+) -> sparse.coo_array | SymmetricMatrix:
     columns = numbers.reshape(entries, 2 if pattern else 3)
+    if not (np.abs(columns[:, :2]) < 2**53).all():  # NaN too: neither is a place
+        raise ValueError("expected places within the matrix")
     places = columns[:, :2].astype(np.int64) - 1
     if (places + 1 != columns[:, :2]).any() or (places < 0).any() or (places >= shape).any():
         raise ValueError("expected places within the matrix")
     values = np.ones(entries, np.int64) if pattern else columns[:, 2]
     row, column = places.T
-    if symmetric:
-        mirrored = row != column
-        row, column = np.concatenate([row, column[mirrored]]), np.concatenate([column, row[mirrored]])
-        values = np.concatenate([values, values[mirrored]])
-    return sparse.coo_array((values, (row, column)), shape=shape)
+    if not symmetric:
+        return sparse.coo_array((values, (row, column)), shape=shape)
+    if shape[0] != shape[1]:
+        raise ValueError("expected a square matrix")
+    return SymmetricMatrix(shape, [row, column], values)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts
-from countveil.counts.inputs.labels import LabelIndex, label_index, object_array, read_labels
+from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, Values, sparse_cells
+from countveil.counts.inputs.forms import FORMS
+from countveil.counts.inputs.labels import LabelIndex, label_index, object_array, origin, read_labels
 from countveil.counts.inputs.options import InputOptions
+from countveil.counts.layout import Cells
 
 
 class GraphCounts(ListedCounts):
     """Counts between pairs. What is not released: the diagonal, and half of an undirected graph."""
 
-    def __init__(
-        self, n: int, ends: list[np.ndarray], values: np.ndarray, directed: bool, loops: bool
-    ) -> None:
+    def __init__(self, n: int, ends: list[np.ndarray], read: Values, directed: bool, loops: bool) -> None:
         self._directed, self._loops = directed, loops
         self.mostly_missing = not directed and not loops  # n*(n+1)/2 of n*n cells
         if not directed:  # each pair once, at its place above the diagonal
@@ -24,7 +26,12 @@ class GraphCounts(ListedCounts):
             ends = [np.where(outside, -1, np.minimum(*ends)), np.maximum(*ends)]
         if not loops:
             ends = [np.where(ends[0] == ends[1], -1, ends[0]), ends[1]]
-        super().__init__((n, n), ends, values)
+        super().__init__((n, n), ends, read)
+
+    def mirrored(self) -> Cells:
+        """The cells above 0 on both sides of the diagonal, for a fit of plain counts."""
+        above = self._counts
+        return sparse_cells(sparse.csr_array(above + sparse.triu(above, 1).T))
 
     def missing(self, start: int, stop: int) -> np.ndarray | None:
         if self._directed and self._loops:
@@ -38,13 +45,13 @@ class PartOfGraph(ListedCounts):
     """Counts from some nodes to others. What is not released: a node's count with itself."""
 
     def __init__(
-        self, rows: LabelIndex, columns: LabelIndex, ends: list[np.ndarray], values: np.ndarray, loops: bool
+        self, rows: LabelIndex, columns: LabelIndex, ends: list[np.ndarray], read: Values, loops: bool
     ) -> None:
         same = rows.places_in(columns)
         self._same = None if loops or (same < 0).all() else same
         if self._same is not None:
             ends = [np.where((ends[0] >= 0) & (same[ends[0]] == ends[1]), -1, ends[0]), ends[1]]
-        super().__init__((len(rows), len(columns)), ends, values)
+        super().__init__((len(rows), len(columns)), ends, read)
 
     def missing(self, start: int, stop: int) -> np.ndarray | None:
         return None if self._same is None else self._same[start:stop, None] == np.arange(self.shape[1])
@@ -53,12 +60,17 @@ class PartOfGraph(ListedCounts):
 def read_graph(graph: Any, options: InputOptions) -> LabelledCounts:
     """Check a graph and bring it into the declared nodes. Edges between the same two nodes add up."""
     options.expect("a graph", "weight", "self_loops")
+    if options.weight is not None and not isinstance(options.weight, str):
+        raise TypeError(
+            f"weight: expected the name of an edge attribute or None, got {type(options.weight).__name__}"
+        )
     axes, (declared_rows, declared_columns) = options.declared(2)
     found = object_array(graph.nodes)
     rows = label_index(declared_rows, found, "node", "rows", public=options.public_labels)
     columns = rows if declared_columns is None else LabelIndex(declared_columns, "node")
     edges = list(graph.edges(data=True))
-    values, directed = _counts(edges, options.weight), bool(graph.is_directed())
+    directed = bool(graph.is_directed())
+    values = partial(_counts, edges, options.weight)
     tails, heads = (object_array(edge[i] for edge in edges) for i in (0, 1))
     counts: ListedCounts
     if np.array_equal(rows.labels, columns.labels):
@@ -76,16 +88,17 @@ def read_graph(graph: Any, options: InputOptions) -> LabelledCounts:
             forward = (ends[0] >= 0) & (ends[1] >= 0)
             ends = [np.where(forward, one, other) for one, other in zip(ends, turned, strict=True)]
         counts = PartOfGraph(rows, columns, ends, values, options.self_loops)
-    labels = (rows.labels, columns.labels.copy())
-    return LabelledCounts(counts, *read_labels(labels, counts.shape, axes))
+    names, labels = read_labels((rows.labels, columns.labels.copy()), counts.shape, axes)
+    form = "directed graph" if directed else "undirected graph"
+    along_rows = origin(declared_rows, found=True)
+    along_columns = along_rows if declared_columns is None else origin(declared_columns)
+    said = str(FORMS[form].stability)
+    return LabelledCounts(counts, names, labels, form, (along_rows, along_columns), said)
 
 
-def _counts(edges: list[tuple], weight: Any) -> np.ndarray:
-    """What each edge counts: its attribute ``weight``, or 1."""
-    if weight is not None and not isinstance(weight, str):
-        raise TypeError(
-            f"weight: expected the name of an edge attribute or None, got {type(weight).__name__}"
-        )
+def _counts(all_edges: list[tuple], weight: Any, inside: np.ndarray) -> np.ndarray:
+    """What each edge inside the declared pairs counts: its attribute ``weight``, or 1."""
+    edges = [all_edges[i] for i in np.flatnonzero(inside)]
     if weight is None or (weight == InputOptions().weight and not any(edge[2] for edge in edges)):
         return np.ones(len(edges), np.int64)
     if edges and not any(weight in edge[2] for edge in edges):

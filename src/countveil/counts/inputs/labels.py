@@ -7,15 +7,42 @@ brings no two of them further apart, so what holds for the rest holds for the wh
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Context, Decimal
 from typing import Any, Protocol
 
 import numpy as np
+
+from countveil.counts.shown_text import visible
 
 # The file's table has one column per axis and this one for the counts.
 VALUE = "value"
 # The place of a label that was not declared.
 OUTSIDE = -1
+
+_NUMBER = re.compile(r"[+-]?(\d{1,50}\.?\d{0,50}|\.\d{1,50})(e[+-]?\d{1,2})?$", re.ASCII)
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+# A time of day after a date, and one that says nothing: midnight, no fraction, no offset.
+_TIME = re.compile(r"^(\d{4}-\d\d-\d\d)t(\d\d:)", re.ASCII)
+_MIDNIGHT = re.compile(
+    r"(?<=\d\d-\d\d) 00:00(:00)?(\.0+)?(z|[+-]00:?00)?$|(?<=:\d\d)(\.0+)?(z|[+-]00:?00)?$", re.ASCII
+)
+_DECIMAL = Context(prec=120)  # of our own: that of other code might round
+_QUOTES = str.maketrans(
+    {
+        "\u2010": "-",
+        "\u2011": "-",
+        "\u2012": "-",
+        "\u2013": "-",
+        "\u2212": "-",
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u02bc": "'",
+    }
+)
 
 _DECLARE = (
     "the labels in counts are private data, and a release shows its labels as they are: the guarantee is "
@@ -68,12 +95,13 @@ def _axis_of_length(given: Any, axis: str, length: int) -> np.ndarray | None:
         return None
     texts = axis_labels(given, axis)
     if len(texts) != length:
-        raise ValueError(f"labels: expected {length} {axis} labels, got {len(texts)}")
+        raise ValueError(f"labels: expected {length} {visible(axis)} labels, got {len(texts)}")
     return texts
 
 
 def axis_labels(given: Any, axis: str) -> np.ndarray:
     """The labels of one axis as text, each once."""
+    axis = visible(axis)  # which may come from a stranger's file, and is for messages only
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"labels: expected a list of {axis} labels or None, got {type(given).__name__}")
     texts = [_text(label, axis) for label in given]
@@ -87,9 +115,13 @@ def axis_labels(given: Any, axis: str) -> np.ndarray:
 
 
 def _text(label: Any, axis: str) -> str:
-    if label is None or isinstance(label, bytes) or label != label:
-        raise TypeError(f"labels: expected {axis} labels that are text or numbers, got {label!r}")
-    return str(label)
+    """A label as it is released: what it is compared by, so that one label has one text."""
+    text = None if isinstance(label, bytes) else _key(label)
+    if text is None:  # its kind only: a label may have come from the counts
+        raise TypeError(
+            f"labels: expected {axis} labels that are text or numbers, got {type(label).__name__}"
+        )
+    return text
 
 
 class LabelIndex:
@@ -126,6 +158,7 @@ class LabelIndex:
         return places
 
     def _look_up(self, found: np.ndarray) -> np.ndarray:
+        found = spoken(found)
         place = self._place
         places = (place.get(_key(label), OUTSIDE) for label in found.tolist())
         return np.fromiter(places, dtype=np.int64, count=len(found))
@@ -142,13 +175,20 @@ def label_index(
         return LabelIndex(declared, axis)
     if not public:
         raise must_declare(parameter)
-    distinct = {_key(label): label for label in found.tolist()}
+    distinct = {_key(label): label for label in spoken(found).tolist()}
     distinct.pop(None, None)
     labels = list(distinct.values())
     if not ordered:
         numbers = all(isinstance(label, int | float) for label in labels)
         labels.sort(key=None if numbers else str)
     return LabelIndex(labels, axis)
+
+
+def origin(declared: Any, *, found: bool = False) -> str:
+    """Where the labels of an axis come from: what the caller said, what was found in the counts, or nowhere."""
+    if declared is not None:
+        return "declared"
+    return "from the data" if found else "none"
 
 
 def _is_list(labels: Any) -> bool:
@@ -158,14 +198,60 @@ def _is_list(labels: Any) -> bool:
 def _key(label: Any) -> str | None:
     """What labels are compared by; None for a label that is missing."""
     if isinstance(label, str):
-        return label
+        return str.__str__(label)  # a class of its own may call itself otherwise
+    if isinstance(label, np.datetime64):
+        label = label.astype("datetime64[us]").item()
+    if isinstance(label, datetime):  # a day is called by its date, whatever it was kept as
+        return label.isoformat(sep=" ").removesuffix(" 00:00:00")
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return None
-    if isinstance(label, float):
+    if isinstance(label, float | np.floating):
         if label != label:
             return None
-        return str(int(label)) if label.is_integer() else str(label)
-    return str(label)
+        return str(int(label)) if float(label).is_integer() else str(label)
+    try:
+        return str(label)
+    except Exception:  # whatever it is, it is no label; and no message may tell that it was there
+        return None
+
+
+def spoken(found: np.ndarray) -> np.ndarray:
+    """Times as such: numpy would make numbers of those that are kept in nanoseconds."""
+    return found.astype("datetime64[us]") if found.dtype.kind == "M" else found
+
+
+def coarse_key(label: Any) -> str:
+    """What spellings of one label have in common: case, accents, spaces, unseen characters, forms of a number.
+
+    >>> [coarse_key(text) for text in ("007", "7.0", " Müller", "MULLER", "2025-01-01 00:00:00")]
+    ['7', '7', 'muller', 'muller', '2025-01-01']
+    """
+    text = str(label)
+    if not text.isascii():
+        apart = unicodedata.normalize("NFKD", text.translate(_QUOTES))
+        text = "".join(one for one in apart if unicodedata.category(one) not in ("Mn", "Cf", "Cc"))
+        text = unicodedata.normalize("NFKC", text.casefold())
+    text = _CONTROL.sub("", " ".join(text.split())).casefold()
+    text = _MIDNIGHT.sub("", _TIME.sub(r"\1 \2", text))
+    if _NUMBER.match(text):
+        number = Decimal(text).normalize(_DECIMAL)
+        return format(number if number else Decimal(0), "f")
+    return text
+
+
+def coarse_keys(labels: Iterable[Any]) -> set[str]:
+    """Of all these labels."""
+    return {coarse_key(label) for label in labels}
+
+
+def shares_labels(labels: Sequence[np.ndarray | None]) -> bool:
+    """Whether a label of the first axis stands on another one, too: then they are a network's people, it seems.
+
+    >>> shares_labels((np.array(["ann", "bo"]), np.array(["Bo", "cy"]))), shares_labels((np.array(["a"]), None))
+    (True, False)
+    """
+    first, *others = (set() if names is None else coarse_keys(names) for names in labels)
+    return any(first & other for other in others)
 
 
 def object_array(things: Iterable[Any]) -> np.ndarray:
@@ -198,7 +284,8 @@ def common_axes(parts: Sequence[Labelled], name: str) -> tuple[str, ...]:
     named = [part.axes for part in parts if part.axes != default]
     for axes in named[1:]:
         if axes != named[0]:
-            raise ValueError(f"{name}: expected the axes {', '.join(named[0])}, got {', '.join(axes)}")
+            expected, got = (", ".join(map(visible, each)) for each in (named[0], axes))
+            raise ValueError(f"{name}: expected the axes {expected}, got {got}")
     return named[0] if named else default
 
 

@@ -33,7 +33,10 @@ class InputOptions(NamedTuple):
             if n_axes == 2:
                 return None, [self.rows, self.columns]
             if self.rows is not None or self.columns is not None:
-                raise ValueError(f"rows, columns: expected them for 2 axes, got {n_axes} axes; use labels")
+                raise ValueError(
+                    f"rows, columns: expected them for 2 axes, got {n_axes} axes; use labels (to count lines, give "
+                    "long as ROW,COLUMN, with a comma at its end)"
+                )
             return None, [None] * n_axes
         if self.rows is not None or self.columns is not None:
             raise ValueError("labels: expected either labels or rows and columns, got both")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, check_kind, check_shape
-from countveil.counts.inputs.labels import LabelIndex, label_index, object_array, read_labels
+from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, check_shape
+from countveil.counts.inputs.forms import FORMS
+from countveil.counts.inputs.labels import LabelIndex, label_index, object_array, origin, read_labels
 from countveil.counts.inputs.options import InputOptions, comes_from
+
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
 class Table(NamedTuple):
@@ -19,21 +22,29 @@ class Table(NamedTuple):
     column: Callable[[int], np.ndarray]
     length: int
     row_labels: np.ndarray | None  # labels of the rows that are no column, if they have any
+    # Numbers from a column of text, where all columns are text, and from the chosen (booleans) lines alone.
+    parse: Callable[[int, np.ndarray], np.ndarray] | None = None
+    rows_by: str = ""  # the name of those labels
+    is_numbered: bool = False  # whether its row labels are but 0, 1, 2, ..., as pandas gives them to all
 
 
 def as_table(counts: Any) -> Table | None:
     """``counts`` as a table, or None if it is no table of a library known here."""
+    if isinstance(counts, Table):
+        return counts
     if comes_from(counts, "pandas", "DataFrame"):
         index = counts.index
         numbered = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
         return Table(
             list(counts.columns),
-            lambda i: counts.iloc[:, i].to_numpy(),
+            lambda i: _pandas_array(counts.iloc[:, i]),
             len(counts),
-            None if numbered else index.to_numpy(),
+            _pandas_array(index),
+            rows_by="" if index.name is None else str(index.name),
+            is_numbered=numbered,
         )
     if comes_from(counts, "polars", "DataFrame"):
-        return Table(counts.columns, lambda i: counts.to_series(i).to_numpy(), counts.height, None)
+        return Table(counts.columns, lambda i: _polars_array(counts.to_series(i)), counts.height, None)
     if comes_from(counts, "pyarrow", "Table"):
         return Table(counts.column_names, lambda i: _arrow_array(counts.column(i)), counts.num_rows, None)
     if comes_from(counts, "polars", "LazyFrame"):
@@ -44,7 +55,19 @@ def as_table(counts: Any) -> Table | None:
 def _arrow_array(column: Any) -> np.ndarray:
     if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):  # dictionary-encoded
         column = column.cast(column.type.value_type)
-    return column.to_numpy()
+    return object_array(column.to_pylist()) if column.null_count else column.to_numpy()
+
+
+# A missing value among integers makes floats of all of them, and large ones change: such columns come as objects.
+
+
+def _polars_array(column: Any) -> np.ndarray:
+    return object_array(column.to_list()) if column.null_count() else column.to_numpy()
+
+
+def _pandas_array(column: Any) -> np.ndarray:
+    rounds = not isinstance(column.dtype, np.dtype) and column.isna().any()
+    return object_array(column.to_list()) if rounds else column.to_numpy()
 
 
 def read_table(table: Table, options: InputOptions) -> LabelledCounts:
@@ -60,23 +83,48 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
         place = _place(table, options.index, "index")
         found_rows = _column(table, place)
         del names[place], columns[place]
-    check_shape((table.length, len(names)), "counts")
-    parts = [_numbers(table, i) for i in columns]
     axes, (rows, cols) = options.declared(2)
+    rows = list(rows) if isinstance(rows, Iterator) else rows
+    if table.is_numbered and options.index is None and not _are_numbers(rows):
+        found_rows = None  # nobody speaks of these numbers
+    check_shape((table.length if found_rows is None else 1, len(names)), "counts")
     along_columns = label_index(
         cols, object_array(names), "column", "columns", public=options.public_labels, ordered=True
     )
-    labels: list[np.ndarray | None] = [None, along_columns.labels]
+    labels: list[Any] = [None, along_columns.labels]
     if found_rows is None:  # rows without names: how many there are is public, as with an array
         to_row, n_rows = np.arange(table.length), table.length
-        labels[0] = None if rows is None else rows
+        labels[0] = rows
+        if isinstance(rows, Sized) and len(rows) != table.length:
+            # Not how many: of a table of links or events, given by mistake, that tells how many there were.
+            raise ValueError(
+                f"rows: expected a label for each row of the table, got {len(rows)}, another number; index= names "
+                "the column that holds row labels, long= those of a long table"
+            )
     else:
         along_rows = label_index(rows, found_rows, "row", "rows", public=options.public_labels, ordered=True)
         to_row, n_rows, labels[0] = along_rows.places(found_rows), len(along_rows), along_rows.labels
     shape = (n_rows, len(along_columns))
     names_read, labels_read = read_labels(labels, shape, axes)
-    places = [np.tile(to_row, len(parts)), np.repeat(along_columns.places(object_array(names)), table.length)]
-    return LabelledCounts(ListedCounts(shape, places, np.concatenate(parts)), names_read, labels_read)
+    to_column = along_columns.places(object_array(names))
+    places = [np.tile(to_row, len(names)), np.repeat(to_column, table.length)]
+
+    def values(inside: np.ndarray) -> np.ndarray:
+        by_column = inside.reshape(len(names), table.length)
+        return np.concatenate(
+            [_numbers(table, i, lines) for i, lines in zip(columns, by_column, strict=True)]
+        )
+
+    declared = (origin(rows, found=found_rows is not None), origin(cols, found=True))
+    said = str(FORMS["wide table"].stability)
+    counts = ListedCounts(shape, places, values)
+    rows_by = table.rows_by if options.index is None else str(options.index)
+    return LabelledCounts(counts, names_read, labels_read, "wide table", declared, said, rows_by)
+
+
+def _are_numbers(rows: Any) -> bool:
+    """Whether declared rows can be those numbers: then rows are found by them and not by their order."""
+    return rows is not None and all(str(row).removesuffix(".0").isdigit() for row in rows)
 
 
 def _long(table: Table, options: InputOptions) -> LabelledCounts:
@@ -97,24 +145,33 @@ def _long(table: Table, options: InputOptions) -> LabelledCounts:
         found = _column(table, _place(table, name, "long"))
         along.append(label_index(labels, found, axis, parameter, public=options.public_labels))
         places.append(along[-1].places(found))
-    # Without a column of counts every line is one event.
-    values = (
-        np.ones(table.length, np.int64) if count is None else _numbers(table, _place(table, count, "long"))
-    )
+    place = None if count is None else _place(table, count, "long")
+
+    def values(inside: np.ndarray) -> np.ndarray:
+        # Without a column of counts every line is one event.
+        return np.ones(inside.sum(), np.int64) if place is None else _numbers(table, place, inside)
+
     shape = tuple(map(len, along))
     names, labels_read = read_labels([each.labels for each in along], shape, axes)
-    return LabelledCounts(ListedCounts(shape, places, values), names, labels_read)
+    origins = tuple(origin(labels, found=True) for labels in declared)
+    said = str(FORMS["long table"].stability)
+    counts = ListedCounts(shape, places, values)
+    return LabelledCounts(counts, names, labels_read, "long table", origins, said)
 
 
-def _numbers(table: Table, column: int) -> np.ndarray:
-    values = _column(table, column)
+def _numbers(table: Table, column: int, lines: np.ndarray) -> np.ndarray:
+    """The numbers in the chosen lines (booleans) of a column. What stands in other lines is never looked at."""
+    if not lines.any():
+        return np.zeros(0, np.int64)
+    values = _column(table, column)[lines] if table.parse is None else table.parse(column, lines)
+    if values.dtype == object and all(isinstance(value, _NUMBERS) for value in values):
+        values = np.array(values.tolist())  # something else in another line made numpy fall back to objects
     if values.dtype.kind not in "biuf":
         # Which column it is stays unsaid: names of columns may be private labels.
         raise TypeError(
             "counts: expected columns of whole numbers, got one of something else or with missing values; "
             "index= names the column that holds row labels, long= those of a long table"
         )
-    check_kind(values.dtype, "counts")
     return values
 
 

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from countveil.counts.inputs.arrays import LabelledCounts, SparseCounts
-from countveil.counts.inputs.labels import axis_labels, must_declare, read_labels
+from countveil.counts.inputs.forms import of_texts
+from countveil.counts.inputs.labels import axis_labels, must_declare, origin, read_labels
 from countveil.counts.inputs.options import InputOptions, comes_from
 
 
@@ -27,14 +30,20 @@ def read_texts(texts: Any, options: InputOptions) -> LabelledCounts:
     words = [str(word) for word in vectorizer.get_feature_names_out()]
     counts = SparseCounts(_count(vectorizer, texts))
     axes, (rows, _) = options.declared(2)
-    return LabelledCounts(counts, *read_labels((rows, words), counts.shape, axes))
+    names, labels = read_labels((rows, words), counts.shape, axes)
+    said = str(of_texts(vectorizer))
+    return LabelledCounts(counts, names, labels, "texts", (origin(rows), "declared"), said)
 
 
 def _vectorizer(vocabulary: Any) -> Any:
     if comes_from(vocabulary, "sklearn"):
-        if getattr(vocabulary, "vocabulary", None) is None:
+        if not comes_from(vocabulary, "sklearn", "CountVectorizer") or hasattr(vocabulary, "use_idf"):
+            kind = type(vocabulary).__name__
+            raise TypeError(f"vocabulary: expected words or scikit-learn's CountVectorizer, got {kind}")
+        if vocabulary.vocabulary is None:
             raise must_declare("vocabulary")  # this one would learn, or has learned, its words from texts
-        return vocabulary
+        # A copy without what it learned before, and with a type in which counts do not wrap around.
+        return import_module("sklearn.base").clone(vocabulary).set_params(dtype=np.int64)
     words = axis_labels(vocabulary, "vocabulary").tolist()
     try:
         counter = import_module("sklearn.feature_extraction.text").CountVectorizer

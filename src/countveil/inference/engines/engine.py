@@ -7,7 +7,9 @@ move arrays.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from countveil.inference.carry import Carry
@@ -32,8 +34,11 @@ class Sampler(Protocol):
     def sweep(self, chain: int) -> None:
         """One sweep of a chain."""
 
-    def keep(self, chain: int, store: Store) -> None:
-        """Put the chain's state and its monitored scalars into a store: its next draw."""
+    def monitor(self, chain: int) -> dict[str, float]:
+        """The scalars by which a chain is watched, of its last sweep."""
+
+    def keep(self, chain: int, store: Store) -> dict[str, float]:
+        """Put the chain's state and its monitored scalars into a store: its next draw. Gives the scalars."""
 
     def carry(self, chain: int) -> Carry:
         """All that the chain needs to go on, copied."""
@@ -47,6 +52,32 @@ class Engine(Protocol):
 
 
 def engine_named(name: str) -> Engine:
-    """The engine of this name; ``auto`` takes the best that there is."""
+    """The engine of this name; ``auto``, where nobody has resolved it, is the CPU."""
     found: Any = import_module(f"countveil.inference.engines.{'cpu' if name == 'auto' else name}")
     return found
+
+
+def spreads(problem: Problem, engine: str) -> bool:
+    """Whether an engine spreads the rows of a problem over several processes; of others it spreads the chains."""
+    return engine in ("mpi", "ray") and import_module(
+        "countveil.inference.engines.sharded.shard"
+    ).spreads_rows(problem)
+
+
+def resolved(settings: Settings, problem: Problem) -> Settings:
+    """The settings with an engine in place of ``auto``: draws depend on it, so a run must say which it was.
+
+    Runs whose engine is still "auto" were made on the CPU, before there was a choice. Better starts look at all
+    rows together: where rows are spread, chains start plainly, and draw what one machine draws with
+    ``start="plain"``.
+    """
+    if spreads(problem, settings.engine):
+        return replace(settings, start="plain")
+    if settings.engine != "auto":
+        return settings
+    # Not imported where there is no CuPy: that takes a second, and most people have none.
+    if find_spec("cupy") is not None and import_module("countveil.inference.engines.cuda.serves").pays(
+        problem, settings
+    ):
+        return replace(settings, engine="cuda")
+    return replace(settings, engine="cpu")

@@ -29,7 +29,7 @@ import numpy as np
 from countveil.kernels.binomial import binomial
 from countveil.kernels.gamma import gamma
 from countveil.kernels.hat import break_distance, propose
-from countveil.kernels.poisson import log_factorial_ratio
+from countveil.kernels.poisson import LARGEST_MEAN, log_factorial_ratio
 from countveil.kernels.uniform import exponential, uniform
 from countveil.runtime.compiled import compiled, inlined
 
@@ -54,6 +54,7 @@ def bessel_mode(v, a):
 @inlined
 def bessel(stream, v, a):
     """``(m, stream)`` for an integer v >= 0 and real a >= 0; a = 0 gives 0."""
+    a = min(a, LARGEST_MEAN)  # beyond, floats have no neighbours among the integers
     quarter = 0.25 * a * a
     if quarter <= 0.0:
         return np.int64(0), stream

@@ -32,7 +32,15 @@ import math
 import numpy as np
 
 from countveil.kernels.hat import break_distance, propose
-from countveil.kernels.poisson import SEARCHED, few_at, log_factorial_ratio, log_poisson, poisson, poisson_at
+from countveil.kernels.poisson import (
+    LARGEST_MEAN,
+    SEARCHED,
+    few_at,
+    log_factorial_ratio,
+    log_poisson,
+    poisson,
+    poisson_at,
+)
 from countveil.kernels.uniform import exponential, uniform
 from countveil.runtime.compiled import compiled, inlined
 
@@ -130,7 +138,7 @@ def count_mode(t, z, w):
     if z < t + 1.0:
         return np.int64(math.floor(z))
     if w >= t + 1.0:
-        return np.int64(math.floor(w))
+        return np.int64(math.floor(min(w, LARGEST_MEAN)))
     return t
 
 
@@ -142,6 +150,7 @@ def draw_count(stream, x, mu, rho):
     """
     if math.isinf(rho):
         return np.int64(max(x, 0)), stream
+    mu = min(mu, LARGEST_MEAN)
     return draw_count_scaled(stream, x, mu, rho, mu * math.exp(rho), mu * math.exp(-rho))
 
 

@@ -18,15 +18,13 @@ def contract(
     array([[3., 6.],
            [3., 6.]])
     """
-    present = "".join(c for c in output if any(c in term for term in terms))
-    if not terms:
-        found = np.ones(())
-    else:
-        held = list(arrays)
-        for places, subscripts in _steps(tuple(terms), present, tuple(a.shape for a in arrays)):
-            taken = [held.pop(p) for p in places]
-            held.append(np.einsum(subscripts, *taken))  # no `optimize`: that would call BLAS
-        found = held[0]
+    present, steps = _steps(tuple(terms), output, tuple(a.shape for a in arrays))
+    held = list(arrays)
+    for places, subscripts in steps:
+        taken = [held.pop(p) for p in places]
+        # No `optimize`: that would call BLAS.
+        held.append(np.einsum(subscripts, *taken) if subscripts else taken[0])
+    found = held[0] if terms else np.ones(())
     if present == output:
         return np.asarray(found, order="C")
     shape = tuple(found.shape[present.index(c)] if c in present else 1 for c in output)
@@ -37,24 +35,26 @@ def contract(
 
 @lru_cache(maxsize=1024)
 def _steps(
-    terms: tuple[str, ...], output: str, shapes: tuple[tuple[int, ...], ...]
-) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Which arrays to multiply, and how, until one is left. Taken arrays go, the product joins at the end.
+    terms: tuple[str, ...], wanted_output: str, shapes: tuple[tuple[int, ...], ...]
+) -> tuple[str, tuple[tuple[tuple[int, ...], str], ...]]:
+    """The indices of the output that some term has; which arrays to multiply, and how, until one is left.
 
-    First every array is summed over the indices that it alone has.
+    Taken arrays go, the product joins at the end. First an array is summed over the indices that it alone has, if
+    there are any.
     """
     left, sizes = (
         list(terms),
         {c: n for t, s in zip(terms, shapes, strict=True) for c, n in zip(t, s, strict=True)},
     )
-    steps = []
+    output = "".join(c for c in wanted_output if c in sizes)
+    if len(left) <= 1:
+        return output, tuple(((0,), f"{term}->{output}") for term in left)
+    steps: list[tuple[tuple[int, ...], str]] = []
     for _ in terms:
         term = left.pop(0)
         kept = "".join(c for c in term if c in output or any(c in other for other in left))
         left.append(kept)
-        steps.append(((0,), f"{term}->{kept}"))
-    if len(left) == 1:
-        return (((0,), f"{terms[0]}->{output}"),)
+        steps.append(((0,), f"{term}->{kept}" if kept != term else ""))
     arrays = [np.empty([sizes[c] for c in term]) for term in left]
     path = np.einsum_path(f"{','.join(left)}->{output}", *arrays, optimize="greedy")[0][1:]
     for number, places in enumerate(path):
@@ -67,4 +67,4 @@ def _steps(
             result = "".join(c for c in dict.fromkeys("".join(taken)) if c in wanted)
         left.append(result)
         steps.append((order, f"{','.join(taken)}->{result}"))
-    return tuple(steps)
+    return output, tuple(steps)

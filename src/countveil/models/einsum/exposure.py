@@ -9,14 +9,23 @@ exposure-weighted sum of all other terms: sum_v e_dv phi_kv for theta_dk, sum_d 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from countveil.kernels.exact_sum import as_floats, exact_sums, exponents_of, halves_of
+from countveil.kernels.exact_sum import (
+    UNWEIGHTED,
+    as_float,
+    exact_sums,
+    find_largest,
+    scales_above,
+    scales_of,
+    split,
+)
 from countveil.models.einsum.contraction import contract
-from countveil.runtime.compiled import compiled
+from countveil.runtime.compiled import compiled, inlined
 from countveil.runtime.workers import Workers
 
 if TYPE_CHECKING:
@@ -35,11 +44,14 @@ class Exposure(NamedTuple):
     alpha: np.ndarray | None = None
     kept_rows: np.ndarray = _NOTHING
     kept_columns: np.ndarray = _NOTHING
+    #: Cells are listed for rows that lie elsewhere (``runtime.shards``).
+    lists_elsewhere: bool = False
 
     @property
     def is_whole(self) -> bool:
         """Whether every cell has exposure 1."""
-        return not self.lists_observed and len(self.columns) == 0 and self.alpha is None
+        nothing = len(self.columns) == 0 and not self.lists_elsewhere
+        return not self.lists_observed and nothing and self.alpha is None
 
     def of_rows(self, column_factor: np.ndarray) -> np.ndarray:
         """sum_v e_dv f_vk for every row d; one row for all where they are alike. f is (columns, K)."""
@@ -60,44 +72,67 @@ class Exposure(NamedTuple):
 
         Sums over rows are sums of integers (``exact_sum``): they do not depend on how rows are split or ordered.
         """
-        terms = row_factor if self.alpha is None else (1.0 - self.alpha)[:, None] * row_factor
-        if len(self.columns) == 0 and not self.lists_observed and self.alpha is None:
-            return exact_sums(terms, workers)[None]
-        exponents = exponents_of(row_factor, workers)
-        parts = np.zeros((workers.threads, 2, n_columns, row_factor.shape[1]), dtype=np.int64)
-        halves = halves_of(terms, exponents, workers)
-        sign = 1 if self.lists_observed else -1
-        workers.run_with_worker(
-            len(terms),
-            lambda worker, start, stop: _add_to_columns(
-                start, stop, self.starts, self.columns, sign, halves, parts[worker]
+        workers = workers.of_rows
+        if self.is_whole:
+            return exact_sums(row_factor, workers)[None]
+        n, n_components = row_factor.shape
+        alone = not workers.has_others and (workers.threads == 1 or n <= workers.SMALL)
+        cells = _Listed(self.starts, self.columns, self.lists_observed)
+        alpha = UNWEIGHTED if self.alpha is None else self.alpha
+        weights = UNWEIGHTED if self.alpha is None else 1.0 - self.alpha
+        out = np.empty((n_columns, n_components))
+        halves = np.empty((n, 2, n_components), dtype=np.int32)
+        n_listed = n_columns if len(self.columns) else 0
+        parts = np.zeros((1 if alone else workers.threads, 2, n_listed, n_components), dtype=np.int64)
+        kept = _kept_by_column(self.kept_rows, self.kept_columns, n_columns)
+        halves_of_kept = np.empty((n if len(self.kept_rows) else 0, 2, n_components), dtype=np.int32)
+        if alone:
+            _fill_columns(row_factor, weights, cells, alpha, kept, halves, halves_of_kept, parts, out)
+            return out
+        scale = scales_of(row_factor, workers)
+        workers.run(n, lambda start, stop: split(start, stop, row_factor, weights, scale, halves))
+        workers.run(
+            len(halves_of_kept),
+            lambda start, stop: split(start, stop, row_factor, alpha, scale, halves_of_kept),
+        )
+        if n_listed:
+            workers.run_with_worker(
+                n, lambda worker, start, stop: _add_to_columns(start, stop, cells, halves, parts[worker])
+            )
+        everything = _sum_of_halves(halves, self.lists_observed)
+        if workers.has_others:
+            sums = np.empty((2, n_columns, n_components), dtype=np.int64)
+            workers.run(
+                n_columns,
+                lambda start, stop: _sum_columns(start, stop, everything, parts, kept, halves_of_kept, sums),
+            )
+            high, low = workers.total(sums)
+            return as_float(high, low, scale)
+        workers.run(
+            n_columns,
+            lambda start, stop: _finish_columns(
+                start, stop, everything, parts, kept, halves_of_kept, scale, out
             ),
         )
-        if self.alpha is not None:
-            kept = halves_of(self.alpha[:, None] * row_factor, exponents, workers)
-            workers.run_with_worker(
-                len(self.kept_rows),
-                lambda worker, start, stop: _add_kept_to_columns(
-                    start, stop, self.kept_rows, self.kept_columns, kept, parts[worker]
-                ),
-            )
-        total = parts[0]
-        for part in parts[1:]:
-            total += part
-        if not self.lists_observed:
-            total += halves.sum(axis=0, dtype=np.int64)[:, None]
-        return as_floats(total, exponents)
+        return out
 
 
-def exposure_of(missing_starts: np.ndarray, missing_columns: np.ndarray, width: int) -> Exposure:
-    """Exposure by the missing or by the observed cells, whichever are fewer.
+def exposure_of(
+    missing_starts: np.ndarray, missing_columns: np.ndarray, width: int, workers: Workers | None = None
+) -> Exposure:
+    """Exposure by the missing or by the observed cells, whichever are fewer among all rows.
 
     >>> exposure_of(np.array([0, 2, 3]), np.array([0, 1, 0], dtype=np.int32), 2)[:3]
     (array([0, 0, 1]), array([1], dtype=int32), True)
     """
     n_rows = len(missing_starts) - 1
-    if 2 * len(missing_columns) <= n_rows * width:
-        return Exposure(missing_starts, missing_columns)
+    n_missing, n_cells = len(missing_columns), n_rows * width
+    if workers is not None:
+        n_missing, n_cells = workers.of_rows.total(np.array([n_missing, n_cells])).tolist()
+    if 2 * n_missing <= n_cells:
+        return Exposure(
+            missing_starts, missing_columns, lists_elsewhere=n_missing > len(missing_columns) == 0
+        )
     observed = np.ones((n_rows, width), dtype=bool)
     observed[np.repeat(np.arange(n_rows), np.diff(missing_starts)), missing_columns] = False
     starts = np.concatenate([[0], np.cumsum(observed.sum(axis=1))]).astype(np.int64)
@@ -114,21 +149,40 @@ def exposure_without(cells: tuple[np.ndarray, ...] | None, shape: tuple[int, ...
     return exposure_of(starts, np.nonzero(hidden)[1].astype(np.int32), hidden.shape[1])
 
 
+#: Sums of factors over an axis, by the id of the factor; with the factor itself, so that no other gets its id.
+Seen = dict[int, tuple[np.ndarray, np.ndarray]]
+
+
 def exposure_at(
-    model: EinsumModel, held: Mapping[str, np.ndarray], place: int, exposure: Exposure, workers: Workers
+    model: EinsumModel,
+    held: Mapping[str, np.ndarray],
+    place: int,
+    exposure: Exposure,
+    workers: Workers,
+    seen: Seen | None = None,
 ) -> np.ndarray:
     """The sum over observed cells of the product of all other terms, for every entry of the factor at this term.
 
-    An axis has length 1 where all its entries meet the same.
+    An axis has length 1 where all its entries meet the same. ``seen`` keeps sums that several factors of one array
+    meet, until the factor that was summed is drawn anew.
     """
+    seen = {} if seen is None else seen
+
+    def once(factor: np.ndarray, sums: Callable[[], np.ndarray]) -> np.ndarray:
+        if id(factor) not in seen:
+            seen[id(factor)] = (factor, sums())
+        return seen[id(factor)][1]
+
     spec = model._spec.by_axis
     term = spec.terms[place]
     if exposure.is_whole and spec.per_axis is not None:  # every other factor enters by its sums
-        sums = [exact_sums(held[name], workers) for p, name in enumerate(spec.names) if p != place]
+        others = [held[name] for p, name in enumerate(spec.names) if p != place]
+        whom = [workers.of(name) for p, name in enumerate(spec.names) if p != place]
+        sums = [once(f, partial(exact_sums, f, w)) for f, w in zip(others, whom, strict=True)]
         return math.prod(sums[1:], start=sums[0])[None]
     layout = model._layout(model._shape_of(held))
-    others = [p for p in range(len(spec.terms)) if p not in (place, spec.first)]
-    terms, arrays = [spec.terms[p] for p in others], [held[spec.names[p]] for p in others]
+    remaining = [p for p in range(len(spec.terms)) if p not in (place, spec.first)]
+    terms, arrays = [spec.terms[p] for p in remaining], [held[spec.names[p]] for p in remaining]
     if spec.first is None:
         # No cell is missing on this path: missing counts are drawn.
         return _present(terms, arrays, term)
@@ -138,9 +192,13 @@ def exposure_at(
         of_rows = exposure.of_rows(model._column_matrix(held))
         return of_rows.reshape(len(of_rows), *(layout.sizes[c] for c in layout.group))
     # What is observed of the first axis, column by column, takes the place of its factor.
-    seen = exposure.of_columns(model._row_matrix(held), layout.size(layout.rest), workers)
-    letters = layout.group if len(seen) == 1 else layout.rest + layout.group
-    return _present([letters, *terms], [seen.reshape([layout.sizes[c] for c in letters]), *arrays], term)
+    by_column = once(
+        held[spec.names[spec.first]],
+        lambda: exposure.of_columns(model._row_matrix(held), layout.size(layout.rest), workers),
+    )
+    letters = layout.group if len(by_column) == 1 else layout.rest + layout.group
+    arrays = [by_column.reshape([layout.sizes[c] for c in letters]), *arrays]
+    return _present([letters, *terms], arrays, term)
 
 
 def _present(terms: list[str], arrays: list[np.ndarray], term: str) -> np.ndarray:
@@ -179,8 +237,47 @@ def _add_kept_to_rows(rows, columns, alpha, factor, out):  # type: ignore[no-unt
             to[k] += weight * of[k]
 
 
+class _Listed(NamedTuple):
+    """The cells of an ``Exposure``."""
+
+    starts: np.ndarray
+    columns: np.ndarray
+    are_observed: bool
+
+
 @compiled
-def _add_to_columns(start, stop, starts, columns, sign, halves, out):  # type: ignore[no-untyped-def]
+def _fill_columns(  # type: ignore[no-untyped-def]
+    row_factor, weights, cells, alpha, kept, halves, halves_of_kept, parts, out
+):
+    """``Exposure.of_columns`` by one worker."""
+    n = len(row_factor)
+    largest = np.zeros(row_factor.shape[1])
+    find_largest(0, n, row_factor, UNWEIGHTED, largest)
+    scale = scales_above(largest)
+    split(0, n, row_factor, weights, scale, halves)
+    split(0, len(halves_of_kept), row_factor, alpha, scale, halves_of_kept)
+    if len(cells.columns):
+        _add_to_columns(0, n, cells, halves, parts[0])
+    everything = _sum_of_halves(halves, cells.are_observed)
+    _finish_columns(0, len(out), everything, parts, kept, halves_of_kept, scale, out)
+
+
+@compiled
+def _sum_of_halves(halves, lists_observed):  # type: ignore[no-untyped-def]
+    """Of all rows: what a column has before missing cells are taken out; 0 if observed ones are listed."""
+    total = np.zeros(halves.shape[1:], dtype=np.int64)
+    if not lists_observed:
+        for d in range(len(halves)):
+            for half in range(2):
+                for k in range(halves.shape[2]):
+                    total[half, k] += halves[d, half, k]
+    return total
+
+
+@compiled
+def _add_to_columns(start, stop, cells, halves, out):  # type: ignore[no-untyped-def]
+    starts, columns, are_observed = cells
+    sign = 1 if are_observed else -1
     for d in range(start, stop):
         for i in range(starts[d], starts[d + 1]):
             for half in range(2):
@@ -190,9 +287,56 @@ def _add_to_columns(start, stop, starts, columns, sign, halves, out):  # type: i
 
 
 @compiled
-def _add_kept_to_columns(start, stop, rows, columns, halves, out):  # type: ignore[no-untyped-def]
-    for i in range(start, stop):
-        for half in range(2):
-            to, of = out[half, columns[i]], halves[rows[i], half]
-            for k in range(len(to)):
-                to[k] += of[k]
+def _kept_by_column(rows, columns, n_columns):  # type: ignore[no-untyped-def]
+    """The rows of the kept cells, column after column, and where each column starts."""
+    starts = np.zeros(n_columns + 1, dtype=np.int64)
+    for v in columns:
+        starts[v + 1] += 1
+    for v in range(n_columns):
+        starts[v + 1] += starts[v]
+    places, ordered = starts[:-1].copy(), np.empty(len(rows), dtype=rows.dtype)
+    for i in range(len(rows)):
+        v = columns[i]
+        ordered[places[v]] = rows[i]
+        places[v] += 1
+    return starts, ordered
+
+
+@compiled
+def _finish_columns(  # type: ignore[no-untyped-def]
+    start, stop, everything, parts, kept, halves_of_kept, scale, out
+):
+    """Columns start..stop: the sum of all rows, less or plus the listed cells, and the kept ones, as numbers.
+
+    Column by column, because the sum of one then stays where the processor has it at hand.
+    """
+    high, low = np.empty(len(scale), dtype=np.int64), np.empty(len(scale), dtype=np.int64)
+    for v in range(start, stop):
+        _sum_column(v, everything, parts, kept, halves_of_kept, high, low)
+        for k in range(len(scale)):
+            out[v, k] = as_float(high[k], low[k], scale[k])
+
+
+@compiled
+def _sum_columns(start, stop, everything, parts, kept, halves_of_kept, out):  # type: ignore[no-untyped-def]
+    """The same as halves, (2, columns, K): to be added to those of other shards."""
+    for v in range(start, stop):
+        _sum_column(v, everything, parts, kept, halves_of_kept, out[0, v], out[1, v])
+
+
+@inlined
+def _sum_column(v, everything, parts, kept, halves_of_kept, high, low):  # type: ignore[no-untyped-def]
+    starts, rows = kept
+    n = len(high)
+    for k in range(n):
+        high[k], low[k] = everything[0, k], everything[1, k]
+    if parts.shape[2] > 0:
+        for part in parts:
+            for k in range(n):
+                high[k] += part[0, v, k]
+                low[k] += part[1, v, k]
+    for i in range(starts[v], starts[v + 1]):
+        of = halves_of_kept[np.uint64(rows[i])]
+        for k in range(n):
+            high[k] += of[0, k]
+            low[k] += of[1, k]

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from countveil.runtime.workers import Workers
+
 _POINTS = 60
 _DECADES = 5.0
 _ROUNDS = 200
@@ -39,7 +41,7 @@ class Margins(NamedTuple):
         )
 
 
-def relative_totals(totals: np.ndarray, variances: np.ndarray) -> np.ndarray:
+def relative_totals(totals: np.ndarray, variances: np.ndarray, workers: Workers | None = None) -> np.ndarray:
     """Totals without their noise, divided by their mean; all positive.
 
     >>> relative_totals(np.array([100.0, 100.0, 400.0, -20.0]), np.zeros(4)).round(1)
@@ -48,10 +50,13 @@ def relative_totals(totals: np.ndarray, variances: np.ndarray) -> np.ndarray:
     >>> bool(relative_totals(noisy, np.full(1000, 1e4)).std() < 0.3)
     True
     """
-    highest = max(float(totals.max()) * 1.2, 1.0)
+    workers = Workers(1) if workers is None else workers
+    highest = max(float(workers.largest(totals.max(keepdims=True))[0]) * 1.2, 1.0)
     grid = highest * 10.0 ** np.linspace(-_DECADES, 0.0, _POINTS)
-    chosen = np.unique(np.linspace(0, len(totals) - 1, min(len(totals), _SAMPLE)).astype(np.int64))
-    likelihood = _likelihood(totals[chosen], variances[chosen], grid)
+    n, first = workers.number(len(totals)), workers.first_row
+    chosen = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
+    mine = chosen[(chosen >= first) & (chosen < first + len(totals))] - first
+    likelihood = _likelihood(workers.joined(totals[mine]), workers.joined(variances[mine]), grid)
     weights = np.full(_POINTS, 1.0 / _POINTS)
     for _ in range(_ROUNDS):
         share = likelihood * weights

@@ -18,24 +18,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from countveil.kernels.exact_sum import exact_sums
 from countveil.kernels.philox import SweepKey
-from countveil.models.count_model import Data, mean_rate
+from countveil.models.count_model import Data
+from countveil.models.einsum import start
 from countveil.models.einsum.contraction import contract
 from countveil.models.einsum.exposure import Exposure, exposure_without
-from countveil.models.einsum.margins import Margins, relative_totals
+from countveil.models.einsum.margins import Margins
 from countveil.models.einsum.prior import (
-    ROWS_PER_FACTOR,
     Inferred,
     Prior,
     added_fields,
     draw_means,
     inferred_means,
-    start_means,
 )
 from countveil.models.einsum.scales import moves_of, trade_scales
 from countveil.models.einsum.share import Layout, cell_rates, layout_of, share
@@ -45,8 +44,6 @@ from countveil.models.einsum.update import (
     Statistics,
     draw_factors,
     log_joint,
-    mirrored,
-    start_factor,
 )
 from countveil.runtime.workers import Workers
 
@@ -152,6 +149,14 @@ class EinsumModel(ABC):
         assert spec.first is not None
         return math.prod(self._sizes[c] for c in spec.terms[spec.first] if c != spec.output[0])
 
+    def for_rows(self, n_rows: int, labels: np.ndarray | None) -> Self:
+        """The model of these rows: another one where it has something to say about each (``TopicModel.groups``)."""
+        return self
+
+    def for_part(self, start: int, stop: int) -> Self:
+        """The model of these rows alone, where it knows something of each: what a shard has."""
+        return self
+
     def left_out(self, shape: tuple[int, ...]) -> tuple[np.ndarray, ...] | None:
         """Cells that are no part of the model: one index array per axis; None if all are part of it."""
         return None
@@ -167,7 +172,8 @@ class EinsumModel(ABC):
             lengths = {shape[spec.output.index(c)] for c in axes}
             if len(spec.places(name)) == 2 and len(lengths) > 1:
                 raise ValueError(
-                    f"data: expected axes of one length for the tied factor {name!r}, got {sorted(lengths)}"
+                    f"data: expected a square array, such as senders x receivers, for the tied factor {name!r}, "
+                    f"got axes of {sorted(lengths)}"
                 )
         return shape
 
@@ -185,50 +191,7 @@ class EinsumModel(ABC):
         A draw from the prior can be wrong by orders of magnitude and is almost all zeros. Where scales are inferred
         they start at what the margins tell of them.
         """
-        layout = self._layout(self.check_shape(data.shape))
-        held = {
-            name: self._first_factor(name, shape, key, number)
-            for number, (name, shape) in enumerate(zip(self._spec.factors, layout.shapes, strict=True))
-        }
-        if margins is not None:
-            self._scale_rows(held, margins)
-        given = {*self._fixed, *self._start}
-        free = sum(name not in given for name in self._spec.names)
-        now = self._total(held, workers) / math.prod(data.shape)
-        if free and now > 0:
-            scale = (mean_rate(data) / now) ** (1.0 / free)
-            held = {name: a if name in given else a * scale for name, a in held.items()}
-        return self._state(held | start_means(self._inferred, held, workers))
-
-    def _first_factor(self, name: str, shape: tuple[int, ...], key: SweepKey, number: int) -> np.ndarray:
-        """A factor (by axis) at the start: as given, or drawn, up to scale."""
-        given = self._fixed.get(name, self._start.get(name))
-        if given is None and name in self._inferred and self._inferred[name].is_scale:
-            return np.ones(shape)
-        if given is None:
-            drawn = self._first_values(name, start_factor(key, number * ROWS_PER_FACTOR, shape))
-            return mirrored(drawn) if self._prior(name).symmetric else drawn
-        turn = next(turn for factor, turn, _ in self._spec.turns if factor == name)
-        found = given.transpose(turn)
-        if found.shape != shape:
-            kind = "fixed" if name in self._fixed else "start"
-            expected = self._state_shape(name, shape)
-            raise ValueError(f"{kind}: expected shape {expected} for {name!r}, got {given.shape}")
-        return np.array(found)
-
-    def _scale_rows(
-        self, held: dict[str, np.ndarray], margins: Margins, factors: Sequence[str] | None = None
-    ) -> None:
-        """Multiply the rows of factors that have scales by what the margins tell, in place."""
-        spec, shape = self._spec.by_axis, self._shape_of(held)
-        for name, one in self._inferred.items():
-            if not one.scales or name in self._start or (factors is not None and name not in factors):
-                continue
-            axes = [spec.output.index(spec.terms[place][0]) for place in spec.places(name)]
-            told = [margins.of_axis(axis, shape) for axis in axes]
-            totals, variances = (np.sum(each, axis=0) for each in zip(*told, strict=True))
-            scales = relative_totals(totals, variances)
-            held[name] *= scales.reshape(-1, *[1] * (held[name].ndim - 1))
+        return start.starting_state(self, data, key, workers, margins)
 
     def _first_values(self, name: str, drawn: np.ndarray) -> np.ndarray:
         """Starting values of a factor, up to scale, made of exponential ones."""
@@ -264,31 +227,17 @@ class EinsumModel(ABC):
 
     def total_rate(self, state: Any) -> float:
         """The sum of the rates of all cells that are part of the model."""
+        return self._total_rate(state, Workers(1))
+
+    def _total_rate(self, state: Any, workers: Workers) -> float:
         held = self._hold(state)
         shape = self._shape_of(held)
-        total = self._total(held, Workers(1))
+        total = self._total(held, workers)
         outside = self.left_out(shape)
         if outside is not None:
             columns = np.ravel_multi_index(outside[1:], shape[1:])
             total -= float(self.rates_at(state, outside[0], columns).sum())
         return total
-
-    def prior_total(self, shape: tuple[int, ...]) -> tuple[float, float] | None:
-        """What a prior with fixed rates expects the sum of all rates to be, and about the sd of its logarithm.
-
-        None where means are inferred, or factors fixed: then the data, or the user, say it.
-        """
-        spec, layout = self._spec, self._layout(shape)
-        if self._inferred or self._fixed:
-            return None
-        expected, spread = float(layout.size(spec.latent + spec.output)), 0.0
-        for name, size in zip(spec.factors, layout.shapes, strict=True):
-            shape_, rate, _ = self._prior(name)
-            assert rate is not None
-            expected *= (shape_ / rate) ** len(spec.places(name))
-            # Of a single component; of all together it is smaller.
-            spread += len(spec.places(name)) ** 2 / (shape_ * size[0])
-        return expected, math.sqrt(spread)
 
     def unfold(self, state: Any) -> Matrices:
         """The state as that of a topic model."""
@@ -384,9 +333,12 @@ class EinsumModel(ABC):
         draw_means(self._inferred, self._is_symmetric, held, key, workers)
         return self._state(held)
 
-    def log_joint(self, state: Any, statistics: Mapping[str, Statistics]) -> float:
+    def log_joint(
+        self, state: Any, statistics: Mapping[str, Statistics], workers: Workers | None = None
+    ) -> float:
         """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-        return log_joint(self.views, self._inferred, statistics, self._hold(state))
+        workers = Workers(1) if workers is None else workers
+        return log_joint(self.views, self._inferred, statistics, self._hold(state), workers)
 
     def view_state(self, view: str, state: Any) -> Any:
         """The state of one view's model: here its own."""
@@ -400,11 +352,11 @@ class EinsumModel(ABC):
     def _is_symmetric(self, name: str) -> bool:
         return self._prior(name).symmetric
 
-    def _observed_rate(self, held: Mapping[str, np.ndarray], exposure: Exposure) -> float:
+    def _observed_rate(self, held: Mapping[str, np.ndarray], exposure: Exposure, workers: Workers) -> float:
         if self._spec.first is None:  # no cell is missing on this path: missing counts are drawn
-            return self._total(held, Workers(1))
-        theta = self._row_matrix(held)
-        return float(np.sum(theta * exposure.of_rows(self._column_matrix(held))))
+            return self._total(held, workers)
+        of_rows = np.sum(self._row_matrix(held) * exposure.of_rows(self._column_matrix(held)), axis=1)
+        return float(exact_sums(of_rows[:, None], workers.of_rows)[0])
 
     def _hold(self, state: Any) -> dict[str, np.ndarray]:
         """The factors by axis, and what is inferred of their means; no copy where they lie so already."""
@@ -456,19 +408,29 @@ class EinsumModel(ABC):
         # The sum over the first axis does not depend on the order of its rows.
         terms, first = list(spec.terms), spec.first
         terms[first] = terms[first][1:]
-        sums = exact_sums(self._row_matrix(held), workers)
+        sums = exact_sums(self._row_matrix(held), workers.of_rows)
         arrays[first] = sums.reshape(arrays[first].shape[1:])
         return float(contract(terms, arrays, ""))
 
     def _shape_of(self, held: Mapping[str, np.ndarray]) -> tuple[int, ...]:
         """The shape of the data, as the factors tell it."""
-        sizes: dict[str, int] = {}
-        for term, name in zip(self._spec.by_axis.terms, self._spec.names, strict=True):
-            sizes.update(zip(term, held[name].shape, strict=True))
-        return tuple(sizes[c] for c in self._spec.output)
+        return tuple(held[name].shape[place] for name, place in self._axis_places)
+
+    @cached_property
+    def _axis_places(self) -> list[tuple[str, int]]:
+        """For every axis of the data a factor that has it, and where."""
+        spec = self._spec.by_axis
+        found = {
+            c: (name, term.index(c)) for term, name in zip(spec.terms, spec.names, strict=True) for c in term
+        }
+        return [found[c] for c in spec.output]
 
     def _layout(self, shape: tuple[int, ...]) -> Layout:
-        return layout_of(self._spec.by_axis, tuple(sorted(self._sizes.items())), shape)
+        return layout_of(self._spec.by_axis, self._sorted_sizes, shape)
+
+    @cached_property
+    def _sorted_sizes(self) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted(self._sizes.items()))
 
 
 @lru_cache(maxsize=256)

@@ -17,11 +17,15 @@ components; and the last has a level m for the scale of the data (two levels wou
 1, and a factor without an axis, such as a core, has the mean m for all entries). A factor without summed index is
 itself a scale: w_v ~ Gamma(s, s / m).
 
+**Groups.** Where the rows of a factor have groups g(i), each has means of its own, b_gk in place of b_k, with the
+same law. With a fixed rate r there are no scales, u_i = 1, and beta_gk = shape / b_gk, the rate of the entries, is
+Gamma(1, 1 / r), of mean r: so 1 / b_gk ~ Gamma(1, b0) in both cases, b0 = 1 or b0 = shape / r.
+
 Given the factors all this is conjugate, but for s and t, which take a step of a slice sampler:
 
     g_i | u ~ Gamma(t + s, t + s m / u_i)
     1 / u_i | f, g ~ Gamma(s + shape K, s m g_i + shape sum_k f_ik / b_k)
-    1 / b_k | f ~ Gamma(1 + shape n, 1 + shape sum_i f_ik / u_i)
+    1 / b_k | f ~ Gamma(1 + shape n, b0 + shape sum_i f_ik / u_i)       (b_gk: n and sum over the rows of g)
     m | u, g ~ Gamma(1/2 + n s, d + s sum_i g_i / u_i),    d | m ~ Gamma(1, 1 + m)       (a core: 1 / m likewise)
 
 (Gopalan, Hofman and Blei 2015 have such rates in their hierarchical Poisson factorization; for networks Karrer and
@@ -33,12 +37,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from countveil.kernels import steps
-from countveil.kernels.exact_sum import exact_sums
+from countveil.kernels.exact_sum import exact_sums, signed_sum
 from countveil.kernels.gamma import SMALLEST, gamma
 from countveil.kernels.law_shape import draw_law_shape
 from countveil.kernels.philox import SweepKey, open_stream
@@ -47,6 +52,7 @@ from countveil.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from countveil.models.einsum.model import EinsumModel
+    from countveil.models.groups import Groups
 
 #: Rows of one factor's streams; factor f has rows from f * this on.
 ROWS_PER_FACTOR = 2**36
@@ -62,6 +68,8 @@ class Hyper(NamedTuple):
 
 
 HYPER = Hyper()
+#: Where all rows are of one group.
+ONE_GROUP = np.zeros(1, dtype=np.int64)
 # Scales stay within what single precision holds: kept draws are stored in it.
 _SMALLEST, _LARGEST = 1e-30, 1e30
 
@@ -69,12 +77,13 @@ _SMALLEST, _LARGEST = 1e-30, 1e30
 class Prior(NamedTuple):
     """Entries are independent Gamma(shape, rate); those of a symmetric matrix on and above the diagonal.
 
-    Without a rate the means of the entries are inferred.
+    Without a rate the means of the entries are inferred. With groups of rows those of each group are, in any case.
     """
 
     shape: float
     rate: float | None = None
     symmetric: bool = False
+    groups: Groups | None = None
 
 
 class Inferred(NamedTuple):
@@ -85,6 +94,8 @@ class Inferred(NamedTuple):
     means: bool  # one for every component
     level: bool  # the scale of the data
     is_scale: bool  # it has no summed index: its entries are scales themselves
+    groups: Groups | None = None  # of its rows: each has means of its own
+    usual_mean: float = 1.0  # b0: the inverse of what inverse means are expected to be
 
 
 class Law(NamedTuple):
@@ -96,11 +107,15 @@ class Law(NamedTuple):
 
 
 class PriorRates(NamedTuple):
-    """Of the entries (i, k) of a factor, as (rows, all else): Gamma(shape, of_rows[i] * of_components[k])."""
+    """Of the entries (i, k) of a factor, as (rows, all else): Gamma(shape, of_rows[i] * of_components[k]).
+
+    With groups that is of_components[group_of[i] * n + k], n the number of all else.
+    """
 
     shape: float
     of_rows: np.ndarray  # (rows), or (1) where all are alike
-    of_components: np.ndarray  # (all else)
+    of_components: np.ndarray  # (groups * all else)
+    group_of: np.ndarray = ONE_GROUP  # (rows), or (1) where all are of one
 
 
 def inferred_means(views: Mapping[str, EinsumModel]) -> dict[str, Inferred]:
@@ -121,9 +136,16 @@ def inferred_means(views: Mapping[str, EinsumModel]) -> dict[str, Inferred]:
                 means=name == first,
                 level=name == last,
                 is_scale=not summed[name],
+                groups=model._prior(name).groups if name == first else None,
             )
             before = found.get(name, mine)
             found[name] = mine._replace(means=mine.means or before.means, level=mine.level or before.level)
+        for name in spec.factors:
+            prior = model._prior(name)
+            if prior.groups is not None and prior.rate is not None:
+                found[name] = Inferred(
+                    prior.shape, False, True, False, False, prior.groups, prior.shape / prior.rate
+                )
     return found
 
 
@@ -140,7 +162,7 @@ def added_fields(
         if one.is_scale:
             found[f"{name}_shape"] = ()
         if one.means:
-            found[f"{name}_mean"] = tuple(components)
+            found[f"{name}_mean"] = tuple(components) if one.groups is None else ("group", *components)
         if one.level:
             found[f"{name}_level"] = ()
     return found
@@ -153,14 +175,23 @@ def prior_rates(
     n_components = math.prod(held[name].shape[1:])
     if inferred is None:
         assert prior.rate is not None
-        return PriorRates(prior.shape, np.full(1, prior.rate), np.ones(n_components))
+        return _fixed_rates(prior.shape, prior.rate, n_components)
     level = float(held[f"{name}_level"]) if inferred.level else 1.0
     if inferred.is_scale:
         shape = float(held[f"{name}_shape"])
         return PriorRates(shape, np.full(1, shape / level), np.ones(n_components))
     components = 1.0 / held[f"{name}_mean"].reshape(-1) if inferred.means else np.ones(n_components)
     rows = inferred.shape / held[f"{name}_scale"] if inferred.scales else np.full(1, inferred.shape / level)
-    return PriorRates(inferred.shape, rows, components)
+    return PriorRates(inferred.shape, rows, components, _group_of(inferred))
+
+
+def _group_of(inferred: Inferred) -> np.ndarray:
+    return ONE_GROUP if inferred.groups is None else inferred.groups.of_rows
+
+
+@lru_cache(maxsize=256)
+def _fixed_rates(shape: float, rate: float, n_components: int) -> PriorRates:
+    return PriorRates(shape, np.full(1, rate), np.ones(n_components))
 
 
 def start_means(
@@ -171,7 +202,8 @@ def start_means(
     for name, one in inferred.items():
         factor = held[name].reshape(len(held[name]), -1)
         of_rows = factor.sum(axis=1) / factor.shape[1]  # every row by itself
-        overall = float(exact_sums(of_rows[:, None], workers)[0]) / len(factor)
+        everyone = workers.of(name)
+        overall = float(exact_sums(of_rows[:, None], everyone)[0]) / everyone.number(len(factor))
         level = overall if one.level and not one.means else 1.0
         if one.scales:
             found[f"{name}_scale"] = _within(of_rows * (level / overall))
@@ -179,7 +211,8 @@ def start_means(
         if one.is_scale:
             found[f"{name}_shape"] = np.ones(())
         if one.means:
-            found[f"{name}_mean"] = _within(np.full(held[name].shape[1:], overall))
+            groups = () if one.groups is None else (len(one.groups.labels),)
+            found[f"{name}_mean"] = _within(np.full((*groups, *held[name].shape[1:]), overall))
         if one.level:
             found[f"{name}_level"] = np.asarray(level)
     return found
@@ -203,18 +236,14 @@ def draw_means(
     for name, one in inferred.items():
         number = factors.index(name)
         factor = held[name].reshape(len(held[name]), -1)
+        everyone = workers.of(name)
         if one.means:
-            means = held[f"{name}_mean"]
-            sums = exact_sums(factor * (one.shape / held[f"{name}_scale"])[:, None], workers)
-            inverse = np.empty(means.size)
-            first_row, e = number * ROWS_PER_FACTOR, HYPER.mean_shape
-            _draw_inverse_means(key, first_row, e + one.shape * len(factor), e, sums, inverse)
-            held[f"{name}_mean"] = _within(1.0 / inverse).reshape(means.shape)
+            _draw_means_of_components(name, one, number, held, key, everyone)
         if one.scales:
-            _draw_scales_and_law(name, one, number, held, key, workers)
+            _draw_scales_and_law(name, one, number, held, key, everyone)
         elif one.is_scale:
             level = float(held[f"{name}_level"]) if one.level else 1.0
-            fit = _sums_of_law(factor.reshape(-1), 1.0 / level, workers)
+            fit = _sums_of_law(factor.reshape(-1), 1.0 / level, everyone)
             shape = _draw_shape(key, 4 * number, float(held[f"{name}_shape"]), *fit, HYPER)
             held[f"{name}_shape"] = np.asarray(shape)
             if one.level:
@@ -225,9 +254,25 @@ def draw_means(
         elif one.level:  # a core: its entries themselves have the level for their mean
             level = float(held[f"{name}_level"])
             entries = factor[np.triu_indices(len(factor))] if symmetric(name) else factor.reshape(-1)
-            n, _, total = _sums_of_law(entries, 1.0, workers)
+            n, _, total = _sums_of_law(entries, 1.0, everyone)
             new = _draw_level(key, 4 * number + 2, 1.0 / level, one.shape * n, one.shape * total, HYPER)
             held[f"{name}_level"] = np.asarray(1.0 / new)
+
+
+def _draw_means_of_components(
+    name: str, one: Inferred, number: int, held: dict[str, np.ndarray], key: SweepKey, workers: Workers
+) -> None:
+    factor, means = held[name].reshape(len(held[name]), -1), held[f"{name}_mean"]
+    each = one.shape / held[f"{name}_scale"] if one.scales else np.full(len(factor), one.shape)
+    parts = [(factor, each)]
+    if one.groups is not None:
+        parts = [(factor[rows], each[rows]) for rows in one.groups.members]
+    inverse, e = np.empty((len(parts), factor.shape[1])), HYPER.mean_shape
+    for g, (part, weights) in enumerate(parts):
+        first_row = number * ROWS_PER_FACTOR + g * factor.shape[1]
+        shape, rate = e + one.shape * workers.number(len(part)), e * one.usual_mean
+        _draw_inverse_means(key, first_row, shape, rate, exact_sums(part, workers, weights), inverse[g])
+    held[f"{name}_mean"] = _within(1.0 / inverse).reshape(means.shape)
 
 
 def _draw_scales_and_law(
@@ -236,9 +281,10 @@ def _draw_scales_and_law(
     factor = held[name].reshape(len(held[name]), -1)
     law = law_of(name, one, held)
     components = one.shape / held[f"{name}_mean"].reshape(-1) if one.means else np.full(1, one.shape)
+    first_row, old = number * ROWS_PER_FACTOR + workers.first_row, held[f"{name}_scale"]
     scales, lower = new_scales(
-        key, number * ROWS_PER_FACTOR, one.shape, law, components, factor, held[f"{name}_scale"], workers
-    )
+        key, first_row, one.shape, law, components, factor, old, workers, _group_of(one)
+    )  # fmt: skip
     held[f"{name}_scale"] = scales
     fit = _sums_of_law(lower / scales, law.level, workers)
     upper = _draw_shape(key, 4 * number, law.upper, *fit, HYPER)
@@ -283,33 +329,38 @@ def new_scales(
     factor: np.ndarray,
     scales: np.ndarray,
     workers: Workers,
+    group_of: np.ndarray = ONE_GROUP,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The scales of the rows of a factor, given it and the old ones; and the g of the law.
 
-    ``components`` are shape / mean, one for all or one each.
+    ``components`` are shape / mean, one for all or one each, group after group.
     """
     out, lower = np.empty(len(factor)), np.empty(len(factor))
-    each = np.broadcast_to(components, factor.shape[1:]).copy()
+    each = np.full(factor.shape[1:], components[0]) if len(components) == 1 else components
     more = shape * factor.shape[1]
     workers.run(
         len(out),
         lambda start, stop: _draw_scales(
-            key, first_row, start, stop, law, more, each, factor, scales, lower, out
+            key, first_row, start, stop, law, more, each, group_of, factor, scales, lower, out
         ),
     )
     return _within(out), lower
 
 
-def log_prior_of_means(inferred: Mapping[str, Inferred], held: Mapping[str, np.ndarray]) -> float:
+def log_prior_of_means(
+    inferred: Mapping[str, Inferred], held: Mapping[str, np.ndarray], workers: Workers
+) -> float:
     """The log-density of scales, means, shapes and levels, up to a constant."""
     total = 0.0
     for name, one in inferred.items():
         level = float(held[f"{name}_level"]) if one.level else 1.0
         if one.scales:
             law = law_of(name, one, held)
-            total += float(_log_density_of_scales(held[f"{name}_scale"], law))
+            each = np.empty(len(held[f"{name}_scale"]))
+            _log_densities_of_scales(held[f"{name}_scale"], law, each)
+            total += signed_sum(each, workers.of(name))
         if one.means:
-            inverse, e = 1.0 / held[f"{name}_mean"], HYPER.mean_shape
+            inverse, e = one.usual_mean / held[f"{name}_mean"], HYPER.mean_shape
             total += float(np.sum((e - 1.0) * np.log(inverse) - e * inverse))
         for field in (f"{name}_scale_upper", f"{name}_scale_lower", f"{name}_shape"):
             if field in held:
@@ -326,15 +377,23 @@ def _within(scales: np.ndarray) -> np.ndarray:
 def _sums_of_law(values: np.ndarray, level: float, workers: Workers) -> tuple[int, float, float]:
     """Number, sum of logarithms, sum of the values times the level; in any order of the values."""
     scaled = values * level
-    logs = np.log(np.maximum(scaled, SMALLEST))
-    terms = np.stack([np.maximum(logs, 0.0), np.maximum(-logs, 0.0), scaled], axis=1)
+    terms = _terms_of_law(np.log(np.maximum(scaled, SMALLEST)), scaled)
     up, down, total = exact_sums(terms, workers)
-    return len(values), float(up - down), float(total)
+    return workers.number(len(values)), float(up - down), float(total)
+
+
+@compiled
+def _terms_of_law(logs, scaled):  # type: ignore[no-untyped-def]
+    """Sums are made of what is not negative: logarithms above and below 0 apart."""
+    terms = np.empty((len(logs), 3))
+    for i in range(len(logs)):
+        terms[i, 0], terms[i, 1], terms[i, 2] = max(logs[i], 0.0), max(-logs[i], 0.0), scaled[i]
+    return terms
 
 
 @compiled
 def _draw_scales(  # type: ignore[no-untyped-def]
-    key, first_row, start, stop, law, more, components, factor, scales, lower, out
+    key, first_row, start, stop, law, more, components, group_of, factor, scales, lower, out
 ):
     """lower[i] = g_i given the old scale; out[i] = u_i given g_i and the factor."""
     s, t, m = law
@@ -342,21 +401,22 @@ def _draw_scales(  # type: ignore[no-untyped-def]
         stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_SCALES, first_row + i)
         lower[i], stream = gamma(stream, t + s, t + s * m / scales[i])
         total = s * m * lower[i]
+        mine = (group_of[i] if len(group_of) > 1 else group_of[0]) * factor.shape[1]
         for k in range(factor.shape[1]):
-            total += components[k] * factor[i, k]
+            total += components[mine + k] * factor[i, k]
         x, stream = gamma(stream, s + more, total)
         out[i] = 1.0 / x
 
 
 @compiled
-def _log_density_of_scales(scales, law):  # type: ignore[no-untyped-def]
+def _log_densities_of_scales(scales, law, out):  # type: ignore[no-untyped-def]
     """Of their inverses: a beta-prime law."""
     s, t, m = law
-    total = 0.0
+    constant = math.lgamma(s + t) - math.lgamma(s) - math.lgamma(t)
     for i in range(len(scales)):
         y = m / scales[i]
-        total += s * math.log(s * y) + t * math.log(t) - (s + t) * math.log(t + s * y) + math.log(scales[i])
-    return total + len(scales) * (math.lgamma(s + t) - math.lgamma(s) - math.lgamma(t))
+        one = s * math.log(s * y) + t * math.log(t) - (s + t) * math.log(t + s * y) + math.log(scales[i])
+        out[i] = one + constant
 
 
 @compiled

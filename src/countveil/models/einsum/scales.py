@@ -13,7 +13,9 @@ B the sums of rate times entries on either side. The move is exact for any likel
 sampler would otherwise crawl along.
 
 Where the means of a factor's components are inferred they go with it: its entries are then as probable as before,
-and the law of the inverse means, 1 / b_x ~ Gamma(1, 1), takes the place of theirs, on the other side.
+and the law of the inverse means, 1 / b_x ~ Gamma(1, b0), takes the place of theirs, on the other side. With groups
+of rows all b_gx go with it, G laws in place of one. (The rows of a single group cannot be multiplied: what the
+other factors would have to give back is in the rates of all rows.)
 
 Communities: theta_.c * e**s goes with pi_cd and pi_dc times e**-s (d != c) and pi_cc times e**-2s. The density is
 exp(a (V - 2C) s - b (Theta_c e**s + sum_{d!=c} (pi_cd + pi_dc) e**-s + pi_cc e**-2s)); where pi is symmetric each
@@ -31,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from countveil.kernels import steps
-from countveil.kernels.exact_sum import exact_sums
+from countveil.kernels.exact_sum import UNWEIGHTED, exact_sums
 from countveil.kernels.gamma import SMALLEST
 from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.philox import SweepKey, open_stream
@@ -43,6 +45,7 @@ from countveil.runtime.workers import Workers
 
 #: 3**n combinations of exponents are tried; with more factors at one index there are no moves along it.
 MOST_FACTORS = 9
+_NOTHING = np.zeros(1)
 
 
 class ScaleMove(NamedTuple):
@@ -126,45 +129,44 @@ def trade_scales(
     """Draw every scale anew, in place."""
     first_row = 0
     for move in moves:
-        power, sums = 0.0, [np.zeros(()), np.zeros(())]
+        power, sums = 0.0, [_NOTHING, _NOTHING]
         for sign, side in ((1, move.up), (-1, move.down)):
             for name, place in side:
-                shape, table, goes = _at_stake(name, place, prior_of(name), inferred.get(name), held)
-                power += sign * goes * shape * len(table)
+                shape, table, weights, goes = _at_stake(name, place, prior_of(name), inferred.get(name), held)
+                everyone = workers.of(name) if goes == 1 else workers  # means are no rows
+                power += sign * goes * shape * everyone.number(len(table))
                 to = 0 if sign * goes == 1 else 1
-                sums[to] = sums[to] + exact_sums(table, workers)
-        scale = np.empty(max(map(np.size, sums)))
-        up, down = (np.maximum(np.broadcast_to(side, scale.shape), SMALLEST) for side in sums)
-        _draw_scales(key, first_row, power, up, down, scale)
+                sums[to] = sums[to] + exact_sums(table, everyone, weights)
+        scale, inverse = _draw_scales(key, first_row, power, sums[0], sums[1])
         first_row += len(scale)
-        for side, by in ((move.up, scale), (move.down, 1.0 / scale)):
+        for side, by in ((move.up, scale), (move.down, inverse)):
             for name, place in side:
                 _multiply_at(held[name], place, by)
-                if has_means(inferred.get(name)):
-                    _multiply_at(held[f"{name}_mean"], place - 1, by)
-
-
-def has_means(inferred: Inferred | None) -> bool:
-    """Whether the means of components are inferred."""
-    return inferred is not None and inferred.means
+                if name in inferred and inferred[name].means:
+                    _multiply_at(held[f"{name}_mean"], _place_in_means(inferred[name], place), by)
 
 
 def _at_stake(
     name: str, place: int, prior: Prior, inferred: Inferred | None, held: Mapping[str, np.ndarray]
-) -> tuple[float, np.ndarray, int]:
-    """What has a prior that depends on the move: a shape, a table of rate times entries, and 1 or -1.
+) -> tuple[float, np.ndarray, np.ndarray, int]:
+    """What has a prior that depends on the move: a shape, a table of entries, their rates by row, and 1 or -1.
 
     With 1 the entries go as the factor does, with -1 they are inverse means, and go the other way.
     """
-    if has_means(inferred):
-        shape = prior_module.HYPER.mean_shape
-        return shape, _table(shape / held[f"{name}_mean"], place - 1), -1
-    factor = held[name]
-    rates = prior_rates(name, prior, inferred, held)
-    if len(rates.of_rows) == 1:
-        return rates.shape, rates.of_rows[0] * _table(factor, place), 1
-    weighted = factor * rates.of_rows.reshape(-1, *[1] * (factor.ndim - 1))
-    return rates.shape, _table(weighted, place), 1
+    if inferred is not None and inferred.means:
+        shape, means = prior_module.HYPER.mean_shape, held[f"{name}_mean"]
+        table = _table(shape * inferred.usual_mean / means, _place_in_means(inferred, place))
+        return shape, table, UNWEIGHTED, -1
+    rates, table = prior_rates(name, prior, inferred, held), _table(held[name], place)
+    of_rows = rates.of_rows
+    if 1 < len(of_rows) < len(table):  # a row of the factor is several of the table
+        of_rows = np.repeat(of_rows, len(table) // len(of_rows))
+    return rates.shape, table, of_rows, 1
+
+
+def _place_in_means(inferred: Inferred, place: int) -> int:
+    """Where the index at this place of a factor stands in its means: groups take the place of rows."""
+    return place - 1 if inferred.groups is None else place
 
 
 def _multiply_at(factor: np.ndarray, place: int, by: np.ndarray) -> None:
@@ -189,11 +191,17 @@ def _multiply(table, by):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _draw_scales(key, first_row, power, up, down, scale):  # type: ignore[no-untyped-def]
-    for x in range(len(scale)):
+def _draw_scales(key, first_row, power, up, down):  # type: ignore[no-untyped-def]
+    """Scales and their inverses; a side that nothing is at stake on has a single sum."""
+    n = max(len(up), len(down))
+    scale, inverse = np.empty(n), np.empty(n)
+    for x in range(n):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.SCALE, first_row + x)
-        s, stream = draw_log_scale(stream, power, up[x], down[x], 0.0)
+        above, below = up[x] if len(up) > 1 else up[0], down[x] if len(down) > 1 else down[0]
+        s, stream = draw_log_scale(stream, power, max(above, SMALLEST), max(below, SMALLEST), 0.0)
         scale[x] = math.exp(s)
+        inverse[x] = 1.0 / scale[x]
+    return scale, inverse
 
 
 @compiled
@@ -209,24 +217,26 @@ def trade_in_blocks(  # type: ignore[no-untyped-def]
     inferred = len(means) > 0
     power = -shape * (size + 1 if symmetric else 2 * size)
     power += -mean_shape if inferred else shape * n
+    sums, scales = np.zeros(size), np.empty(size)
+    if not inferred:
+        for i in range(n):
+            for c in range(size):
+                sums[c] += theta_rate * theta[i, c]
     for c in range(size):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.SCALE, c)
-        up, down = 0.0, 0.0
+        up, down = sums[c], 0.0
         for d in range(size):
             if d != c:
                 down += pi_rate * (pi[c, d] if symmetric else pi[c, d] + pi[d, c])
         if inferred:
             up, down = SMALLEST, down + mean_shape / means[c]
-        else:
-            for i in range(n):
-                up += theta_rate * theta[i, c]
         s, stream = draw_log_scale(stream, power, up, down, pi_rate * pi[c, c])
         scale = math.exp(s)
+        scales[c] = scale
         if inferred:
             means[c] *= scale
-        for i in range(n):
-            theta[i, c] = max(theta[i, c] * scale, SMALLEST)
         for d in range(size):
             # (c, c) is divided twice.
             pi[c, d] = max(pi[c, d] / scale, SMALLEST)
             pi[d, c] = max(pi[d, c] / scale, SMALLEST)
+    _multiply(theta, scales)

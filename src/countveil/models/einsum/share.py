@@ -121,7 +121,7 @@ def share(
             _share_tokens(key, start, stop, counts, flat, *offsets, out[worker])
 
         workers.run_with_worker(len(counts), cells)
-    return layout.unflat(out.sum(axis=0))
+    return layout.unflat(out[0] if len(out) == 1 else out.sum(axis=0))
 
 
 @compiled

@@ -131,6 +131,8 @@ class PairWeights(NamedTuple):
 
 def stacked_weights(parts: Sequence[PairWeights]) -> PairWeights:
     """Those of several arrays."""
+    if len(parts) == 1:
+        return parts[0]
     return PairWeights(
         np.concatenate([part.w for part in parts]),
         np.repeat(np.arange(len(parts)), [len(part.w) for part in parts]),
@@ -198,16 +200,21 @@ def draw_tied_rows(  # type: ignore[no-untyped-def]
 
     ``further`` (n, C) is exposure from elsewhere, added to the rates: of arrays in which the factor stands once.
     """
-    shape, of_rows, of_components = prior
+    shape, of_rows, of_components, _ = prior  # tied rows have no groups
     observed, out_starts, out_other, out_t, in_starts, in_other, in_t, self_starts, self_t = pairs
     w, view, g, h = weights
     n, size = values.shape
     n_views = len(g)
     sign = 1.0 if observed else -1.0
+    turned = np.ascontiguousarray(np.transpose(w, (0, 2, 1)))
     total = np.zeros((n_views, size, size))
     if not observed:
         for t in range(len(w)):
             total[view[t]] += w[t]
+    # Of the row's own c last: sums over d then go on for several c at a time.
+    by_side = np.empty((n_views, 2, size, size))
+    for v in range(n_views):
+        by_side[v, 0], by_side[v, 1] = total[v].T, total[v]
     # Sums over the rows that have not been drawn yet, times h as partners on the second axis, times g on the first.
     below = np.zeros((n_views, 2, n + 1, size))
     for v in range(n_views):
@@ -226,13 +233,12 @@ def draw_tied_rows(  # type: ignore[no-untyped-def]
             for v in range(n_views):
                 for side in range(2):
                     own_scale = g[v, r] if side == 0 else h[v, r]
-                    for c in range(size):
-                        others[c] = own_scale * (above[v, side, c] + below[v, side, r + 1, c])
-                    for c in range(size):
-                        for d in range(size):
-                            linear[c] += others[d] * (total[v, c, d] if side == 0 else total[v, d, c])
-        _add_listed(r, out_starts, out_other, out_t, w, view, g, h, False, sign, values, others, linear)
-        _add_listed(r, in_starts, in_other, in_t, w, view, h, g, True, sign, values, others, linear)
+                    for d in range(size):
+                        other = own_scale * (above[v, side, d] + below[v, side, r + 1, d])
+                        for c in range(size):
+                            linear[c] += other * by_side[v, side, d, c]
+        _add_listed(r, out_starts, out_other, out_t, turned, view, g, h, sign, values, others, linear)
+        _add_listed(r, in_starts, in_other, in_t, w, view, h, g, sign, values, others, linear)
         n_self = self_starts[r + 1] - self_starts[r]
         if not observed:
             n_self = len(w) - n_self
@@ -262,9 +268,9 @@ def draw_tied_rows(  # type: ignore[no-untyped-def]
 
 @compiled
 def _add_listed(  # type: ignore[no-untyped-def]
-    r, starts, other, at, w, view, own, others, turned, sign, values, together, linear
+    r, starts, other, at, w, view, own, others, sign, values, together, linear
 ):
-    """Add sign * sum over the listed cells of row r: cells of one t share their multiplication by w_t."""
+    """Add sign * sum over the listed cells of row r: cells of one t share their multiplication by w_t (d, c)."""
     size = len(linear)
     i, stop = starts[r], starts[r + 1]
     while i < stop:
@@ -275,9 +281,10 @@ def _add_listed(  # type: ignore[no-untyped-def]
             for d in range(size):
                 together[d] += others[v, other[i]] * values[other[i], d]
             i += 1
-        for c in range(size):
-            for d in range(size):
-                linear[c] += sign * own[v, r] * together[d] * (w[t, d, c] if turned else w[t, c, d])
+        for d in range(size):
+            weight = sign * own[v, r] * together[d]
+            for c in range(size):
+                linear[c] += weight * w[t, d, c]
 
 
 @compiled

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countveil.kernels import steps
-from countveil.kernels.exact_sum import exact_sums
+from countveil.kernels.exact_sum import exact_sums, signed_sum
 from countveil.kernels.gamma import SMALLEST, gamma_at, small_gamma_at
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.uniform import fill_exponentials, fill_word_pairs, skip_blocks
-from countveil.models.einsum.exposure import Exposure, exposure_at
+from countveil.models.einsum.exposure import Exposure, Seen, exposure_at
 from countveil.models.einsum.prior import (
     ROWS_PER_FACTOR,
     Inferred,
@@ -64,12 +64,14 @@ def draw_factors(
     factors = list(dict.fromkeys(name for model in views.values() for name in model._spec.factors))
     specs = [model._spec for model in views.values()]
     leading = [spec.names[spec.first] for spec in specs if spec.first is not None]
+    seen: dict[str, Seen] = {view: {} for view in views}
     for name in dict.fromkeys((*leading, *factors)):
         having = {view: model for view, model in views.items() if name in model._spec.factors}
         one = next(iter(having.values()))  # what is shared is alike in all of them
         if name in one._fixed:
             continue
-        prior, first_row = one._prior(name), factors.index(name) * ROWS_PER_FACTOR
+        everyone = workers.of(name)
+        prior, first_row = one._prior(name), factors.index(name) * ROWS_PER_FACTOR + everyone.first_row
         rates = prior_rates(name, prior, inferred.get(name), held)
         tokens = _sum(_tokens_of(model, statistics[view], name) for view, model in having.items())
         exposures, weights = [], []
@@ -78,7 +80,9 @@ def draw_factors(
             if len(places) == 2:
                 weights.append(pair_weights(model, held, name))
             else:
-                exposures.append(exposure_at(model, held, places[0], statistics[view].exposure, workers))
+                exposures.append(
+                    exposure_at(model, held, places[0], statistics[view].exposure, workers, seen[view])
+                )
         if weights:
             values = held[name].reshape(len(tokens), -1).copy()
             further = np.zeros(values.shape)
@@ -99,9 +103,9 @@ def draw_factors(
         if name in inferred and inferred[name].level:
             one_each = np.triu(np.ones(tokens.shape)) if prior.symmetric else 1
             met = held[name] * exposure * one_each
-            rate = float(exact_sums(met.reshape(-1, 1), workers)[0])
-            number = factors.index(name)
-            move_level(name, inferred[name], held, int((tokens * one_each).sum()), rate, key, number)
+            rate = float(exact_sums(met.reshape(-1, 1), everyone)[0])
+            number, n_tokens = factors.index(name), everyone.number(int((tokens * one_each).sum()))
+            move_level(name, inferred[name], held, n_tokens, rate, key, number)
 
 
 def draw_factor(
@@ -140,9 +144,10 @@ def log_joint(
     inferred: Mapping[str, Inferred],
     statistics: Mapping[str, Statistics],
     held: Mapping[str, np.ndarray],
+    workers: Workers,
 ) -> float:
     """log p(tokens, factors) up to a constant of the tokens: a scalar to watch a chain by."""
-    total = log_prior_of_means(inferred, held)
+    total = log_prior_of_means(inferred, held, workers)
     for name in dict.fromkeys(name for model in views.values() for name in model._spec.factors):
         values = held[name]
         having = {view: model for view, model in views.items() if name in model._spec.factors}
@@ -151,15 +156,18 @@ def log_joint(
         tokens = _sum(_tokens_of(model, statistics[view], name) for view, model in having.items())
         flat = np.ascontiguousarray(values.reshape(len(values), -1))
         flat_tokens = tokens.reshape(flat.shape)
+        everyone, of_rows = workers.of(name), np.empty(len(flat))
         if fixed:
-            total += float(np.sum(flat_tokens * np.log(np.maximum(flat, SMALLEST))))
+            np.sum(flat_tokens * np.log(np.maximum(flat, SMALLEST)), axis=1, out=of_rows)
+            total += signed_sum(of_rows, everyone)
             continue
         rates = prior_rates(name, prior, inferred.get(name), held)
         if prior.symmetric:  # tokens of (c, d) and (d, c) are of one entry
             flat_tokens = np.triu(flat_tokens + flat_tokens.T - np.diag(np.diag(flat_tokens)))
-        total += float(_log_density(flat_tokens, flat, rates, prior.symmetric))
+        _log_densities(flat_tokens, flat, rates, prior.symmetric, of_rows)
+        total += signed_sum(of_rows, everyone)
     for view, model in views.items():
-        total -= model._observed_rate(held, statistics[view].exposure)
+        total -= model._observed_rate(held, statistics[view].exposure, workers)
     return total
 
 
@@ -186,7 +194,7 @@ def _draw_rows(key, first_row, start, stop, prior, tokens, exposure, out):  # ty
     the others one by one, from the same words.
     """
     shared = exposure.shape[0] == 1
-    shape, of_rows, of_components = prior
+    shape, of_rows, of_components, group_of = prior
     n = out.shape[1]
     n_rows = max(1, _CHUNK // max(n, 1))
     one, two = np.empty(n_rows * n, dtype=np.uint64), np.empty(n_rows * n, dtype=np.uint64)
@@ -206,9 +214,10 @@ def _draw_rows(key, first_row, start, stop, prior, tokens, exposure, out):  # ty
             stream = open_stream(key.seed, key.chain, key.sweep, steps.FACTOR, first_row + i)
             stream = skip_blocks(stream, n)
             of_row = of_rows[i] if len(of_rows) > 1 else of_rows[0]
+            mine = (group_of[i] if len(group_of) > 1 else group_of[0]) * n
             for k in range(n):
                 g = drawn[at + k]
-                r = of_row * of_components[k] + (exposure[0, k] if shared else exposure[i, k])
+                r = of_row * of_components[mine + k] + (exposure[0, k] if shared else exposure[i, k])
                 if g > 0.0:
                     out[i, k] = max(g / r, SMALLEST)
                 else:
@@ -225,16 +234,18 @@ def _fill_start(key, first_row, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _log_density(tokens, factor, prior, upper_half):  # type: ignore[no-untyped-def]
-    """sum of tokens * log(factor) and the log-densities of the priors, without arrays in between."""
-    shape, of_rows, of_components = prior
-    total = 0.0
+def _log_densities(tokens, factor, prior, upper_half, out):  # type: ignore[no-untyped-def]
+    """Of every row tokens * log(factor) and the log-densities of the priors, without arrays in between."""
+    shape, of_rows, of_components, group_of = prior
     logs = np.log(of_components)
     for i in range(factor.shape[0]):
+        total = 0.0
         of_row = of_rows[i] if len(of_rows) > 1 else of_rows[0]
         log_of_row = math.log(of_row)
+        mine = (group_of[i] if len(group_of) > 1 else group_of[0]) * factor.shape[1]
         for k in range(i if upper_half else 0, factor.shape[1]):
             x = factor[i, k]
-            total += (tokens[i, k] + shape - 1.0) * math.log(max(x, SMALLEST)) - of_row * of_components[k] * x
-            total += shape * (log_of_row + logs[k]) - math.lgamma(shape)
-    return total
+            rate = of_row * of_components[mine + k]
+            total += (tokens[i, k] + shape - 1.0) * math.log(max(x, SMALLEST)) - rate * x
+            total += shape * (log_of_row + logs[mine + k]) - math.lgamma(shape)
+        out[i] = total

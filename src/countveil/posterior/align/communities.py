@@ -15,7 +15,7 @@ for c = d. With self-loops the sign is + in place of -: twice the diagonal for c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ import xarray as xr
 
 from countveil.posterior.align.matching import (
     Aligner,
+    Alignment,
     Matched,
     all_draws,
     distributions,
@@ -31,6 +32,9 @@ from countveil.posterior.align.matching import (
 )
 from countveil.posterior.axes import free_names
 from countveil.posterior.summary import interval_dataset, mean_and_interval
+
+#: Multiplies matrices; the last bits of ``np.matmul`` may depend on threads.
+Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class AlignedCommunities(Aligner):
@@ -56,8 +60,10 @@ class AlignedCommunities(Aligner):
         traffic = community_traffic(theta, pi, directed, self_loops, receiving)
         self.alignment, _ = in_order(np.swapaxes(traffic, 1, 2), traffic.sum(axis=1), order)
         order = self.alignment.order
+        #: What every actor sends and receives, on average.
+        self.strength = traffic.sum(axis=2).mean(axis=0)
         self._share = shares_of(np.take_along_axis(traffic, order[:, None, :], axis=2))
-        blocks = _blocks(theta, pi, directed, self_loops, receiving)
+        blocks = community_blocks(theta, pi, directed, self_loops, receiving)
         draws = np.arange(len(order))[:, None, None]
         self._blocks = blocks[draws, order[:, :, None], order[:, None, :]]
 
@@ -66,11 +72,15 @@ class AlignedCommunities(Aligner):
         cls, model: Any, fields: Mapping[Any, Any], axes: tuple[str, ...], order: np.ndarray | None = None
     ) -> Self:
         """Of a community model."""
-        theta, pi, receiving = _draws(model, fields)
+        theta, pi, receiving = community_draws(model, fields)
         return cls(
             theta, pi, axes,
             directed=model.directed, self_loops=model.self_loops, receiving=receiving, order=order,
         )  # fmt: skip
+
+    def places(self, model: Any) -> Mapping[str, Alignment]:
+        """Senders' and receivers' communities are the same."""
+        return {"community": self.alignment, "to_community": self.alignment}
 
     @classmethod
     def summed_index(cls, model: Any) -> str | None:
@@ -80,7 +90,7 @@ class AlignedCommunities(Aligner):
     @classmethod
     def matched(cls, model: Any, fields: Mapping[Any, Any]) -> Matched:
         """The actors' factor, and what they send and receive."""
-        theta, pi, receiving = _draws(model, fields)
+        theta, pi, receiving = community_draws(model, fields)
         traffic = community_traffic(theta, pi, model.directed, model.self_loops, receiving)
         return Matched({"theta": distributions(theta)}, traffic.sum(axis=1), None)
 
@@ -93,6 +103,12 @@ class AlignedCommunities(Aligner):
         """Share of every community in what each actor sends and receives, with intervals."""
         dims = (self._axis, "community")
         return self._dataset(dims, self._share[:, rows], interval, {self._axis: labels})
+
+    def main_communities(self) -> tuple[np.ndarray, np.ndarray]:
+        """The community that is the largest of every actor in most draws, and the share of draws that say so."""
+        each = self._share.argmax(axis=2)
+        votes = np.stack([(each == c).mean(axis=0) for c in range(self._share.shape[2])])
+        return votes.argmax(axis=0), votes.max(axis=0)
 
     def blocks(self, interval: float) -> xr.Dataset:
         """Expected counts from community to community, with intervals."""
@@ -107,13 +123,21 @@ class AlignedCommunities(Aligner):
         return interval_dataset(dims, mean_and_interval(draws, interval), {**coordinates, **places}, interval)
 
 
-def _draws(model: Any, fields: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def community_draws(
+    model: Any, fields: Mapping[Any, Any]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """theta, pi and, where there is one, ``receiving``, of all draws one after the other."""
     theta, pi = (all_draws(fields[name]) for name in ("theta", "pi"))
     return theta, pi, all_draws(fields["receiving"]) if "receiving" in model._spec.factors else None
 
 
 def community_traffic(
-    theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool, receiving: np.ndarray | None = None
+    theta: np.ndarray,
+    pi: np.ndarray,
+    directed: bool,
+    self_loops: bool,
+    receiving: np.ndarray | None = None,
+    product: Product = np.matmul,
 ) -> np.ndarray:
     """What every actor sends and receives through every community, (draws, actors, communities)."""
     psi = theta if receiving is None else theta * receiving[:, :, None]
@@ -122,18 +146,23 @@ def community_traffic(
         np.maximum(one.sum(axis=1, dtype=np.float64, keepdims=True) + own * one, 0.0) for one in (psi, theta)
     )
     between = pi.astype(np.float64)
-    return theta * (receivers @ np.swapaxes(between, 1, 2)) + psi * (senders @ between)
+    return theta * product(receivers, np.swapaxes(between, 1, 2)) + psi * product(senders, between)
 
 
-def _blocks(
-    theta: np.ndarray, pi: np.ndarray, directed: bool, self_loops: bool, receiving: np.ndarray | None
+def community_blocks(
+    theta: np.ndarray,
+    pi: np.ndarray,
+    directed: bool,
+    self_loops: bool,
+    receiving: np.ndarray | None,
+    product: Product = np.matmul,
 ) -> np.ndarray:
     """Expected counts, (draws, communities, communities); of an undirected network those between the two."""
     found = np.empty(pi.shape)
     for draw, (out, one, between) in enumerate(zip(found, theta, pi, strict=True)):
         one = one.astype(np.float64)
         psi = one if receiving is None else one * receiving[draw, :, None]
-        pairs = np.outer(one.sum(axis=0), psi.sum(axis=0)) + _own(directed, self_loops) * (one.T @ psi)
+        pairs = np.outer(one.sum(axis=0), psi.sum(axis=0)) + _own(directed, self_loops) * product(one.T, psi)
         out[:] = np.maximum(pairs, 0.0) * between
     if not directed:
         places = np.arange(pi.shape[1])

@@ -14,7 +14,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from countveil.posterior.align.matching import Aligner, all_draws, axis_draws, fixed_places, in_order
+from countveil.counts.shown_text import visible
+from countveil.posterior.align.matching import (
+    Aligner,
+    Alignment,
+    all_draws,
+    axis_draws,
+    fixed_places,
+    in_order,
+)
 from countveil.posterior.axes import free_names
 from countveil.posterior.summary import interval_dataset, mean_and_interval
 
@@ -53,7 +61,7 @@ class Components:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The heaviest labels: axis, component, rank (from 0), label, weight, low, high."""
+        """The heaviest labels: axis, component, rank (from 0), label, weight, low, high (or ``sd``)."""
         parts = []
         for axis, weights in self.factors.items():
             mean = weights["mean"].to_numpy()
@@ -61,7 +69,7 @@ class Components:
             n, m = top.shape
             component, rank = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
             chosen = (component, top.reshape(-1))
-            values = {name: weights[name].to_numpy()[chosen] for name in ("mean", "low", "high")}
+            values = {str(name): each.to_numpy()[chosen] for name, each in weights.data_vars.items()}
             label = weights[weights["mean"].dims[1]].to_numpy()[chosen[1]]
             columns = {"component": component, "rank": rank, "label": label, "weight": values.pop("mean")}
             parts.append(pd.DataFrame({"axis": axis, **columns, **values}))
@@ -72,12 +80,13 @@ class Components:
         for axis, weights in self.factors.items():
             mean = weights["mean"].to_numpy()
             labels = weights[weights["mean"].dims[1]].to_numpy()
-            lines.append(f"{axis}\ncomponent  share  agreement  labels")
+            lines.append(f"{visible(axis)}\ncomponent  share  agreement  labels")
             for k, row in enumerate(mean):
                 top = np.argsort(-row, kind="stable")[: self.n_labels]
-                listed = " ".join(str(labels[v]) for v in top)
+                listed = " ".join(visible(labels[v]) for v in top)
                 lines.append(f"{k:>9}  {self.share[axis][k]:5.1%}  {self.agreement[axis][k]:9.2f}  {listed}")
-        return "\n".join(lines)
+        told = {weights.attrs["chains"] for weights in self.factors.values() if "chains" in weights.attrs}
+        return "\n".join([*lines, *told])
 
 
 class AlignedComponents(Aligner):
@@ -134,6 +143,13 @@ class AlignedComponents(Aligner):
         factors = axis_draws(model, fields)
         order = fixed_places(model, len(factors[0])) if order is None else order
         return cls(factors, None, axes, order)
+
+    def places(self, model: Any) -> Mapping[str, Alignment]:
+        """In the Tucker form every axis has its own."""
+        if self._core is None:
+            return super().places(model)
+        *axes, _ = model._spec.factors
+        return {model.dims[name][1]: one for name, one in zip(axes, self._alignments, strict=True)}
 
     def components(self, n_labels: int, interval: float, labels: list[np.ndarray]) -> Components:
         """Distributions over every axis with their means and intervals."""

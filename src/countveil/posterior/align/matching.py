@@ -52,6 +52,11 @@ class Aligner(ABC):
     ) -> Self:
         """Of the draws ``fields`` (chain, draw, ...) of a model; ``order`` if it is known already."""
 
+    def places(self, model: Any) -> Mapping[str, Alignment]:
+        """For every dimension of the model's state whose places are matched, how they are."""
+        spec, name = model._spec, model._spec.per_axis[0]
+        return {model.dims[name][spec.term(name).index(spec.latent)]: self.alignment}
+
     @classmethod
     def summed_index(cls, model: Any) -> str | None:
         """The letter of the model's spec whose places are matched; None if there is no one such letter."""
@@ -114,14 +119,14 @@ def align(topics: np.ndarray) -> Alignment:
            [0, 1]]), agreement=array([1., 1.]))
     """
     # Roots are computed again in every round: all of them at once would double the memory of the draws.
-    reference, order = _root(topics[-1]), np.zeros((0, 0), dtype=np.int64)
+    reference, order = root_of(topics[-1]), np.zeros((0, 0), dtype=np.int64)
     for _ in range(MOST_ROUNDS):
-        before, order = order, np.stack([_match(reference, _root(draw)) for draw in topics])
+        before, order = order, np.stack([match(reference, root_of(draw)) for draw in topics])
         if np.array_equal(before, order):
             break
         reference = np.zeros(reference.shape)
         for draw, places in zip(topics, order, strict=True):
-            reference += _root(draw)[places] / len(topics)
+            reference += root_of(draw)[places] / len(topics)
     return Alignment(order, _agreement(topics, order))
 
 
@@ -149,13 +154,13 @@ def shares_of(mass: np.ndarray) -> np.ndarray:
     return mass / np.maximum(mass.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
 
 
-def _root(draw: np.ndarray) -> np.ndarray:
+def root_of(draw: np.ndarray) -> np.ndarray:
     """Roots of the topics of one draw, each of length 1 (or 0, where all weights underflowed)."""
     weights = draw.astype(np.float64)
     return np.sqrt(weights / np.maximum(weights.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny))
 
 
-def _match(reference: np.ndarray, root: np.ndarray) -> np.ndarray:
+def match(reference: np.ndarray, root: np.ndarray) -> np.ndarray:
     """The draw's topic for each place of the reference."""
     # For a square matrix the places come back as 0, 1, 2, ...
     return linear_sum_assignment(reference @ root.T, maximize=True)[1]
@@ -168,7 +173,7 @@ def _agreement(topics: np.ndarray, order: np.ndarray) -> np.ndarray:
         return np.full(n_topics, np.nan)
     total, lengths = np.zeros((n_topics, width)), np.zeros(n_topics)
     for draw, places in zip(topics, order, strict=True):
-        root = _root(draw)[places]
+        root = root_of(draw)[places]
         total += root
         lengths += (root**2).sum(axis=1)
     mean = ((total**2).sum(axis=1) - lengths) / (n_draws * (n_draws - 1))

@@ -5,6 +5,7 @@ Words with weights and intervals, the most prevalent topic first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,8 +14,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from countveil.counts.shown_text import visible
 from countveil.posterior.align.matching import Aligner, axis_draws, fixed_places, in_order
 from countveil.posterior.axes import free_names
+from countveil.posterior.pooling import pooling
 from countveil.posterior.states import row_slices
 from countveil.posterior.summary import interval_dataset, mean_and_interval
 
@@ -25,10 +28,10 @@ _TINY = np.finfo(np.float64).tiny
 class Topics:
     """Topics as distributions over words, most prevalent first.
 
-    ``weights`` is a Dataset over (topic, word) with ``mean``, ``low`` and ``high``; ``prevalence`` the share of
-    all expected counts that belongs to each topic; ``agreement`` how alike a topic is in two different draws
-    (1 = identical, 0 = no word in common; where it is low the draws do not tell one story, and a mean over
-    them says little).
+    ``weights`` is a Dataset over (topic, word) with ``mean``, ``low`` and ``high`` (of a run that kept no draws of
+    them ``mean`` and ``sd``); ``prevalence`` the share of all expected counts that belongs to each topic;
+    ``agreement`` how alike a topic is in two different draws (1 = identical, 0 = no word in common; where it is low
+    the draws do not tell one story, and a mean over them says little).
 
     Examples
     --------
@@ -50,16 +53,19 @@ class Topics:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The heaviest words of every topic: topic, rank (from 0), word, weight, low, high."""
+        """The heaviest words of every topic: topic, rank (from 0), word, weight, low, high (or ``sd``)."""
         top = self.top_words()
         n_topics, n_words = top.shape
         topic, rank = np.repeat(np.arange(n_topics), n_words), np.tile(np.arange(n_words), n_topics)
         chosen = (topic, top.reshape(-1))
-        mean, low, high = (self.weights[name].to_numpy()[chosen] for name in ("mean", "low", "high"))
-        word = self._words()[chosen[1]]
-        return pd.DataFrame(
-            {"topic": topic, "rank": rank, "word": word, "weight": mean, "low": low, "high": high}
-        )
+        values = {str(name): each.to_numpy()[chosen] for name, each in self.weights.data_vars.items()}
+        columns = {
+            "topic": topic,
+            "rank": rank,
+            "word": self._words()[chosen[1]],
+            "weight": values.pop("mean"),
+        }
+        return pd.DataFrame({**columns, **values})
 
     def top_words(self) -> np.ndarray:
         """Positions of the heaviest words, (topics, n_words); ties go to the first."""
@@ -72,8 +78,9 @@ class Topics:
         words = self._words()
         lines = ["topic  share  agreement  words"]
         for k, top in enumerate(self.top_words()):
-            listed = " ".join(str(words[v]) for v in top)
+            listed = " ".join(visible(words[v]) for v in top)
             lines.append(f"{k:>5}  {self.prevalence[k]:5.1%}  {self.agreement[k]:9.2f}  {listed}")
+        lines += [self.weights.attrs["chains"]] if "chains" in self.weights.attrs else []
         return "\n".join(lines)
 
 
@@ -118,12 +125,15 @@ class AlignedTopics(Aligner):
     def memberships(self, rows: np.ndarray, interval: float, labels: np.ndarray) -> xr.Dataset:
         """Share of every topic in the expected counts of every row, with intervals."""
         n_draws, n_topics, _ = self._phi.shape
-        mean, low, high = np.empty((3, len(rows), n_topics))
+        mean, low, high, variance = np.empty((4, len(rows), n_topics))
         for block in row_slices(len(rows), n_draws * n_topics):
             share = self._theta[:, rows[block]] * self._phi_sums[:, None, :]
             share /= np.maximum(share.sum(axis=2, keepdims=True), _TINY)
             share = np.take_along_axis(share, self.alignment.order[:, None, :], axis=2)
             mean[block], low[block], high[block] = mean_and_interval(share, interval)
+            variance[block] = share.var(axis=0)
         axis, agreement = self._axes[0], ("topic", self.alignment.agreement)
         coordinates = {"topic": np.arange(n_topics), axis: labels, "agreement": agreement}
-        return interval_dataset((axis, "topic"), (mean, low, high), coordinates, interval)
+        found = interval_dataset((axis, "topic"), (mean, low, high), coordinates, interval)
+        lost = pooling(mean, variance)
+        return found if math.isnan(lost) else found.assign_attrs(pooling=lost)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
-from countveil.counts import CombinedReleases, PrivateCounts, combine_releases, load_release
+from countveil.counts import CombinedReleases, PrivateCounts, combine_releases
+from countveil.counts.bounded.within import size_on_disk as file_size
+from countveil.counts.files.atomic import private_file, scratch_folder
+from countveil.counts.files.names import path_below
+from countveil.counts.files.release import read_release
 
 _NAME = "release.parquet"
 #: Combined releases lie side by side.
@@ -18,13 +21,13 @@ _NAMES = "release{:03}.parquet"
 
 def pack_release(release: PrivateCounts | CombinedReleases) -> xr.Dataset:
     """A release is one file, or a folder of files where it has many labels: one array of bytes for each."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         if isinstance(release, CombinedReleases):
             for i, one in enumerate(release.releases):
-                one.save(Path(folder) / _NAMES.format(i))
+                one.save(folder / _NAMES.format(i))
         else:
-            release.save(Path(folder) / _NAME)
-        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+            release.save(folder / _NAME)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
         arrays = {
             f"file{i}": ((f"byte{i}",), np.frombuffer(path.read_bytes(), dtype=np.uint8))
             for i, path in enumerate(files)
@@ -33,16 +36,23 @@ def pack_release(release: PrivateCounts | CombinedReleases) -> xr.Dataset:
     return xr.Dataset(arrays, attrs={"files": json.dumps(names)})
 
 
-def unpack_release(packed: xr.Dataset) -> PrivateCounts | CombinedReleases:
-    """The release again."""
-    with tempfile.TemporaryDirectory() as folder:
+def unpack_release(packed: xr.Dataset, n_bytes: int) -> PrivateCounts | CombinedReleases:
+    """The release again; ``n_bytes`` it takes on disk, in the run."""
+    with scratch_folder() as folder:
         for i, name in enumerate(json.loads(packed.attrs["files"])):
-            # A name from a file must not lead out of the folder.
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise ValueError("files: expected names below the release, got another")
-            path = Path(folder) / name
+            path = path_below(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(packed[f"file{i}"].to_numpy().tobytes())
-        if (Path(folder) / _NAME).exists():
-            return load_release(Path(folder) / _NAME)
-        return combine_releases(*(load_release(path) for path in sorted(Path(folder).iterdir())))
+            with private_file(path) as file:
+                file.write(packed[f"file{i}"].to_numpy().tobytes())
+        if (folder / _NAME).exists():
+            return _loaded(folder / _NAME, n_bytes)
+        return combine_releases(*(_loaded(path, n_bytes) for path in sorted(folder.iterdir())))
+
+
+def _loaded(path: Path, n_bytes: int) -> PrivateCounts:
+    return PrivateCounts._from_contents(read_release(path, n_bytes))
+
+
+def size_on_disk(folder: Path) -> int:
+    """Of all files in a folder."""
+    return sum(map(file_size, folder.rglob("*")))

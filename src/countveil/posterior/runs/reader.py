@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+import zarr
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.posterior.runs.check_folder import NotOpenedError, check_folder
-from countveil.posterior.runs.packed_release import unpack_release
-from countveil.posterior.runs.schema import FORMAT, VERSION, checksum, release_groups, stored_model
+from countveil.inference.settings import stored_settings
+from countveil.posterior.runs.check_chunk import NotOpenedError
+from countveil.posterior.runs.check_folder import check_folder
+from countveil.posterior.runs.checkpoint import read_checkpoint
+from countveil.posterior.runs.packed_release import size_on_disk, unpack_release
+from countveil.posterior.runs.run_files import CHECKPOINT_GROUP, PLACE
+from countveil.posterior.runs.running_group import RUNNING, running_of
+from countveil.posterior.runs.schema import (
+    FORMAT,
+    OPENING,
+    VERSION,
+    checksum,
+    present_name,
+    release_groups,
+    stored_model,
+)
+from countveil.posterior.select import selection_of
 
 
 class PosteriorFileError(ValueError):
-    """A folder that is not a complete run of countveil, or of a version this one cannot read.
+    """A folder that is not a whole run of countveil, or of a version this one cannot read.
 
     >>> import countveil as cv, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -26,6 +43,12 @@ class PosteriorFileError(ValueError):
     Traceback (most recent call last):
     PosteriorFileError: path: expected the folder of a run, got an empty folder, which is none
     """
+
+
+#: Letters of an error that say what was found.
+_LONGEST_FOUND = 300
+#: Attributes that a posterior does not have.
+_OF_THE_FILE = ("checksum", "complete", "draws", "chains", "problem")
 
 
 class StoredRun(NamedTuple):
@@ -39,42 +62,75 @@ class StoredRun(NamedTuple):
 
 
 def read_run(path: str | os.PathLike[str]) -> StoredRun:
-    """A run that ``save_run`` wrote, whole and of a version that is known, or an error."""
+    """A run, whole and of a version that is known, or an error; of an unfinished one what is there."""
+    folder = checked_folder(path)
+    try:
+        tree = _load_tree(folder)
+        releases = {
+            group: unpack_release(tree[group].to_dataset(), size_on_disk(folder / group))
+            for group in release_groups(tree.attrs)
+            if group in tree.children
+        }
+        problem = json.loads(tree.attrs.get("problem", "{}"))
+        tree = _as_fitted(tree)
+        attributes = {
+            name: json.loads(tree.attrs[name])
+            for name in ("settings", "model", "axes", "dims", "shape", "labelled", "fields")
+        } | {"problem": problem}
+        _check_running(tree, attributes)
+        model = stored_model(attributes["model"])
+        selection_of(tree)  # that it can be read
+        labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
+    except (PosteriorFileError, MemoryError):
+        raise
+    except Exception as error:
+        raise damaged(folder, error) from error
+    return StoredRun(tree, releases, model, labels, attributes)
+
+
+def checked_folder(path: str | os.PathLike[str]) -> Path:
+    """A folder that may be opened, or an error."""
     folder = Path(path)
     if not folder.exists():
         raise FileNotFoundError(
             f"path: expected the folder of a run, got {str(folder)!r}, which does not exist"
         )
     if not (folder / "zarr.json").is_file():
-        raise PosteriorFileError(f"path: expected the folder of a run, got {str(folder)!r}, which is none")
+        what = "a file, perhaps a release" if folder.is_file() else "none"
+        raise PosteriorFileError(f"path: expected the folder of a run, got {str(folder)!r}, which is {what}")
     try:
         check_folder(folder)
-        tree = _load_tree(folder)
-        releases = {
-            group: unpack_release(tree[group].to_dataset())
-            for group in release_groups(tree)
-            if group in tree.children
-        }
-        tree = _as_fitted(tree)
-        attributes = {
-            name: json.loads(tree.attrs[name])
-            for name in ("settings", "model", "axes", "dims", "shape", "labelled", "fields")
-        }
-        model = stored_model(attributes["model"])
-        labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
-    except (PosteriorFileError, MemoryError):
-        raise
     except NotOpenedError as error:
+        found = str(error)
+        if (
+            len(found) > _LONGEST_FOUND
+        ):  # a type, a codec, a number: a stranger may make them as long as he likes
+            found = f"{found[: _LONGEST_FOUND // 2]} ... {found[-_LONGEST_FOUND // 2 :]}"
         raise PosteriorFileError(
-            f"path: expected a run of countveil, got {error} in {str(folder)!r}, which is not opened"
+            f"path: expected a run of countveil, got {found} in {str(folder)!r}, which is not opened"
         ) from error
     except Exception as error:
-        # Whatever zarr, xarray or json find wrong: the reader wants to hear that the run is damaged.
-        kind = type(error).__name__
-        raise PosteriorFileError(
-            f"path: expected a whole run, got a damaged one in {str(folder)!r} ({kind})"
-        ) from error
-    return StoredRun(tree, releases, model, labels, attributes)
+        raise damaged(folder, error) from error
+    return folder
+
+
+def damaged(folder: Path, error: Exception) -> PosteriorFileError:
+    """Whatever zarr, xarray or json find wrong: the reader wants to hear that the run is damaged."""
+    kind = type(error).__name__
+    return PosteriorFileError(f"path: expected a whole run, got a damaged one in {str(folder)!r} ({kind})")
+
+
+@contextmanager
+def damage_is_told(folder: Path) -> Iterator[None]:
+    """Errors of ours pass ("name: expected ..."), and the system's; any other is told as damage of the run."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError | TypeError) and ": expected " in str(error):
+            raise
+        raise damaged(folder, error) from error
 
 
 def stored_labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> tuple[np.ndarray | None, ...]:
@@ -83,21 +139,44 @@ def stored_labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> t
     return tuple(found[dim].to_numpy() if has else None for dim, has in zip(dims, labelled, strict=True))
 
 
+def read_releases(folder: Path, attributes: Mapping[str, Any]) -> dict[str, PrivateCounts | CombinedReleases]:
+    """The releases of a run that was looked through, by their groups, and nothing else of it."""
+    found = {}
+    for group in release_groups(attributes):
+        if (folder / group).is_dir():
+            try:
+                packed = xr.open_dataset(folder, group=group, **OPENING)
+                found[group] = unpack_release(packed.load(), size_on_disk(folder / group))
+            except Exception as error:  # whatever zarr or the reader of releases find wrong
+                raise PosteriorFileError(
+                    f"path: expected a whole run, got a damaged release in {str(folder)!r}"
+                ) from error
+    return found
+
+
+def root_attributes(folder: Path) -> dict[str, Any]:
+    """What a run of a known version says of itself, or an error."""
+    try:
+        found = json.loads((folder / "zarr.json").read_bytes()).get("attributes", {})
+        is_ours, is_newer = found.get("format") == FORMAT, found.get("version", 0) > VERSION
+    except (ValueError, TypeError, AttributeError) as error:
+        raise damaged(folder, error) from error
+    if not is_ours:
+        raise PosteriorFileError(
+            f"path: expected a run of countveil, got another Zarr folder in {str(folder)!r}"
+        )
+    if is_newer:
+        raise PosteriorFileError(
+            f"path: expected format version {VERSION} or older, got {found['version']}: update countveil"
+        )
+    return found
+
+
 def _load_tree(folder: Path) -> xr.DataTree:
-    with xr.open_datatree(folder, engine="zarr", consolidated=False) as lazy:
-        found = lazy.attrs
-        if found.get("format") != FORMAT:
-            raise PosteriorFileError(
-                f"path: expected a run of countveil, got another Zarr folder in {str(folder)!r}"
-            )
-        if found["version"] > VERSION:
-            raise PosteriorFileError(
-                f"path: expected format version {VERSION} or older, got {found['version']}: update countveil"
-            )
-        if found.get("complete") != 1:
-            raise PosteriorFileError(
-                f"path: expected a complete run, got an unfinished one in {str(folder)!r}"
-            )
+    found = root_attributes(folder)
+    if found.get("complete") != 1:
+        return _load_unfinished(folder, found)
+    with xr.open_datatree(folder, **OPENING) as lazy:
         tree = lazy.load()
     if found["checksum"] != checksum(tree):
         raise PosteriorFileError(
@@ -106,21 +185,114 @@ def _load_tree(folder: Path) -> xr.DataTree:
     return tree
 
 
+def read_running(folder: Path) -> xr.Dataset:
+    """The running means at the last checkpoint of a run."""
+    checkpoint = read_checkpoint(folder.joinpath(*PLACE))
+    assert checkpoint is not None
+    return running_of(checkpoint, folder)
+
+
+def stored_scalar(folder: Path, name: str, n: int) -> np.ndarray:
+    """What was monitored, (chain, draw), of the first n draws of a run."""
+    found: Any = zarr.open_array(folder / "sample_stats" / name, mode="r")
+    return np.asarray(found[:, :n])
+
+
+def _load_unfinished(folder: Path, found: dict[str, Any]) -> xr.DataTree:
+    """The draws up to the last checkpoint of a run that grows, perhaps at this moment.
+
+    Arrays may be further than others: they are read one by one, as far as the root says.
+    """
+    settings = stored_settings(json.loads(found["settings"]))
+    n, kept = found.get("draws", 0), settings.kept
+    checkpoint = None
+    if settings.keep != "all":
+        checkpoint = read_checkpoint(folder.joinpath(*PLACE))
+        n = 0 if checkpoint is None else checkpoint.draws  # those that its running means have counted in
+    if not isinstance(n, int) or not n > 0:
+        raise PosteriorFileError(
+            f"path: expected a run with draws, got an unfinished one in {str(folder)!r} that has none yet"
+        )
+    groups = {"/": xr.Dataset(attrs=found)}
+    for name, group in zarr.open_group(folder, mode="r", use_consolidated=False).groups():
+        if name != CHECKPOINT_GROUP:
+            arrays = {str(key): first_draws(folder / name / key, array, n) for key, array in group.arrays()}
+            coordinates = {key: one for key, one in arrays.items() if one.dims == (key,)}
+            fields = {key: one for key, one in arrays.items() if key not in coordinates}
+            groups[f"/{name}"] = xr.Dataset(fields, coordinates, dict(group.attrs))
+    if checkpoint is not None:
+        groups[f"/{RUNNING}"] = running_of(checkpoint, folder)
+    tree = xr.DataTree.from_dict(groups)
+    if root_attributes(folder).get("draws", 0) < n:
+        raise PosteriorFileError(
+            f"path: expected a run that grows, got one that was resumed just now in {str(folder)!r}: try again"
+        )
+    warnings.warn(
+        f"unfinished: {str(folder)!r} has {n} of {kept} draws per chain so far; cv.resume goes on with it",
+        stacklevel=5,
+    )
+    return tree
+
+
+def first_values(place: Path, n: int) -> np.ndarray:
+    """The first n draws of one array of a run, whatever others have."""
+    try:
+        return first_draws(place, zarr.open_array(place, mode="r"), n).to_numpy()
+    except Exception as error:
+        raise damaged(place, error) from error
+
+
+def first_draws(place: Path, array: zarr.Array[Any], n: int, complete: bool = False) -> xr.Variable:
+    """An array of a run, of its draws the first n; a chunk that is lost is an error, not zeros.
+
+    A complete run may lack chunks of zeros, and its checksum says whether others are lost.
+    """
+    dims: Any = array.metadata.dimension_names  # type: ignore[union-attr]
+    wanted = [
+        min(n, length) if dim == "draw" else length for dim, length in zip(dims, array.shape, strict=True)
+    ]
+    if "draw" in dims and not complete:
+        if wanted[dims.index("draw")] < n:
+            raise ValueError("fewer draws than the run says")
+        for chunk in np.ndindex(
+            *(-(-length // size) for length, size in zip(wanted, array.chunks, strict=True))
+        ):
+            if not place.joinpath("c", *map(str, chunk)).is_file():
+                raise ValueError("a chunk is lost")
+    attributes = {key: value for key, value in array.attrs.items() if key != "_FillValue"}
+    return xr.Variable(dims, np.asarray(array[tuple(map(slice, wanted))]), attributes)
+
+
+def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any]) -> None:
+    """A run that has not kept all draws has running means of its chains, over its axes."""
+    if attributes["settings"].get("keep", "all") == "all":
+        return
+    group = tree[RUNNING].to_dataset()
+    expected = dict(zip(attributes["dims"], attributes["shape"], strict=True))
+    expected["chain"] = tree["sample_stats"].sizes["chain"]
+    same = all(group.sizes.get(dim, length) == length for dim, length in expected.items())
+    if not same or not {"n_draws", "root", "length"} <= set(group) or not (group["n_draws"] > 0).all():
+        raise ValueError("other running means")
+
+
 def _as_fitted(tree: xr.DataTree) -> xr.DataTree:
     """The tree as it was before it was saved: what only the file needs goes, and the order comes back."""
     order = {"posterior": json.loads(tree.attrs["fields"]), "sample_stats": json.loads(tree.attrs["scalars"])}
-    groups, releases = {"/": tree.to_dataset().drop_attrs()}, release_groups(tree)
+    groups, releases = {"/": tree.to_dataset().drop_attrs()}, release_groups(tree.attrs)
     for node in tree.descendants:
         group = node.path.strip("/")
-        if group not in releases:
+        if group not in (*releases, CHECKPOINT_GROUP):
             dataset = node.to_dataset(inherit=False).drop_encoding()
             if group in order:
                 names = [*order[group], *(v for v in dataset.data_vars if v not in order[group])]
                 dataset = xr.Dataset({v: dataset[v] for v in names}, dataset.coords, dataset.attrs)
+            if group == "sample_stats":
+                dataset = dataset.rename({v: present_name(str(v)) for v in dataset.data_vars})
             texts = {name: c for name, c in dataset.coords.items() if c.dtype.kind in "TU"}
             groups[group] = dataset.assign_coords(
                 {name: (c.dims, c.to_numpy().astype(object)) for name, c in texts.items()}
             )
     loaded = xr.DataTree.from_dict(groups)
-    loaded.attrs = {k: v for k, v in tree.attrs.items() if k not in ("checksum", "complete")}
+    loaded.attrs = {k: v for k, v in tree.attrs.items() if k not in _OF_THE_FILE}
+    loaded.attrs["scalars"] = json.dumps([present_name(name) for name in order["sample_stats"]])
     return loaded

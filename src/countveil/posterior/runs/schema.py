@@ -8,26 +8,36 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from countveil import __version__
-from countveil.inference.store import Draws
+from countveil.inference.monitor import LOG_LIKELIHOOD
+from countveil.inference.settings import described_settings
+from countveil.inference.store import Draws, Running
 from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel, TopicModel
 from countveil.posterior.axes import free_names, readable_labels
+from countveil.version import __version__
 
 FORMAT = "countveil-run"
 VERSION = 1
+#: How xarray opens a run. It has no times, and to make times of a stranger's bytes takes tens of bytes for each.
+OPENING: dict[str, Any] = {"engine": "zarr", "consolidated": False, "decode_times": False}
 
 #: What we write. Groups and attributes that others add to a run are their own affair.
-_GROUPS = ("posterior", "sample_stats")
+_GROUPS = ("posterior", "sample_stats", "running")
 _ATTRIBUTES = (
     "format", "version", "settings", "model", "axes", "dims", "shape", "labelled", "fields", "scalars", "guarantee",
 )  # fmt: skip
+
+#: The checksum of draws reads so much of them together.
+_BYTES_AT_ONCE = 2**21
+
+#: What the monitored log-likelihood was called in older runs.
+_OLD = "log_likelihood"
 
 #: The names under which models are stored.
 _MODELS = {
@@ -46,13 +56,19 @@ def make_tree(
 ) -> xr.DataTree:
     """Groups ``posterior`` (the state's fields) and ``sample_stats`` (monitored scalars).
 
+    Where not all draws were kept, also ``running``: means and standard deviations of every chain.
+
     The dimensions of a field that are axes of the data bear their names and labels.
     """
-    kept = next(iter(draws.states.values())).shape[:2]
+    kept = next(iter(draws.monitored.values())).shape[:2]
+    running = Running({}, {}) if draws.running is None else draws.running
     sampling = {"chain": np.arange(kept[0]), "draw": np.arange(kept[1])}
-    dims = {name: _dims_of(model, name, v.shape[2:], axes, shape) for name, v in draws.states.items()}
-    other = {dim for each in dims.values() for dim in each if isinstance(dim, str)}
-    names = free_names(axes, {"chain", "draw", *dims, *other})
+    dims = {
+        name: running.dims.get(name) or _dims_of(model, name, v.shape[2:], axes, shape)
+        for name, v in draws.states.items()
+    }
+    other = {dim for each in (*dims.values(), *running.dims.values()) for dim in each if isinstance(dim, str)}
+    names = free_names(axes, {"chain", "draw", *dims, *running.dims, *other})
     coordinates: dict[str, Any] = {
         **sampling,
         # Also of axes that no field has: the rows and columns of the data keep their labels in any case.
@@ -62,18 +78,18 @@ def make_tree(
             if texts is not None
         },
     }
-    fields = {}
+    own = getattr(model, "coordinates", {})
+    fields, known = {}, dict(zip(own, readable_labels(tuple(own.values())), strict=True))
     for name, values in draws.states.items():
-        named = tuple(dim if isinstance(dim, str) else names[dim] for dim in dims[name])
+        named = _named(dims[name], names)
         fields[name] = (("chain", "draw", *named), values)
         for dim, length in zip(named, values.shape[2:], strict=True):
-            coordinates.setdefault(dim, np.arange(length))
+            coordinates.setdefault(dim, known.get(dim, np.arange(length)))
     scalars = {name: (("chain", "draw"), values) for name, values in draws.monitored.items()}
-    settings = {**asdict(draws.settings), "seconds": draws.seconds, "interrupted": draws.interrupted}
     attributes = {
         "format": FORMAT,
         "version": VERSION,
-        "settings": json.dumps(settings),
+        "settings": described_settings(draws.settings, draws.seconds, draws.stopped),
         "model": json.dumps(describe_model(model)),
         "axes": json.dumps(list(axes)),
         "dims": json.dumps(list(names)),
@@ -93,7 +109,16 @@ def make_tree(
         "/posterior": xr.Dataset(fields, coords=coordinates, attrs=made_by),
         "/sample_stats": xr.Dataset(scalars, coords=sampling, attrs=made_by),
     }
+    if draws.running is not None:
+        means = {
+            name: (("chain", *_named(running.dims[name], names)), a) for name, a in running.arrays.items()
+        }
+        groups["/running"] = xr.Dataset(means, {"chain": sampling["chain"]})
     return xr.DataTree.from_dict(groups)
+
+
+def _named(dims: tuple[int | str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dim if isinstance(dim, str) else names[dim] for dim in dims)
 
 
 def describe_model(model: Any) -> dict[str, Any]:
@@ -177,9 +202,18 @@ def _dims_of(
     return tuple(found)
 
 
-def release_groups(tree: xr.DataTree) -> list[str]:
-    """Where a run may hold releases: one, or one for every view."""
-    return ["release", *(f"release_{view}" for view in json.loads(tree.attrs.get("views", "{}")))]
+def present_name(scalar: str) -> str:
+    """The name that a monitored scalar of a stored run has now; older runs hold ``log_likelihood``.
+
+    >>> present_name("log_likelihood_words"), present_name("total_rate")
+    ('sampled_log_likelihood_words', 'total_rate')
+    """
+    return LOG_LIKELIHOOD + scalar[len(_OLD) :] if scalar == _OLD or scalar.startswith(f"{_OLD}_") else scalar
+
+
+def release_groups(attributes: Mapping[Any, Any]) -> list[str]:
+    """Where a run of these attributes may hold releases: one, or one for every view."""
+    return ["release", *(f"release_{view}" for view in json.loads(attributes.get("views", "{}")))]
 
 
 def checksum(tree: xr.DataTree) -> str:
@@ -187,28 +221,36 @@ def checksum(tree: xr.DataTree) -> str:
 
     Zarr reads a lost or emptied chunk as zeros, and nobody would notice.
     """
-    # Only a run of several views has views, and a release for each: others keep the checksum they always had.
-    attributes = [*_ATTRIBUTES, *(["views"] if "views" in tree.attrs else [])]
+    # Only a run of several views has views, and a release for each; only one of selected chains says which: others
+    # keep the checksum they always had.
+    attributes = [*_ATTRIBUTES, *(name for name in ("views", "selected") if name in tree.attrs)]
     digest = hashlib.sha256(json.dumps([tree.attrs.get(name) for name in attributes]).encode())
-    for group in (*_GROUPS, *release_groups(tree)):
+    for group in (*_GROUPS, *release_groups(tree.attrs)):
         if group not in tree.children:
             continue
         for name, variable in sorted(
             tree[group].to_dataset().variables.items(), key=lambda item: str(item[0])
         ):
             digest.update(json.dumps([group, str(name), variable.dims, variable.shape]).encode())
-            for part in _parts(variable.to_numpy()):
+            for part in _parts(variable):
                 digest.update(part)
     return digest.hexdigest()
 
 
-def _parts(values: np.ndarray) -> Iterator[bytes]:
-    """The array's bytes, draw by draw: the draws as a whole need not be copied."""
-    if values.dtype.kind in "OTU":
-        yield json.dumps([str(one) for one in values.reshape(-1)]).encode()
+def _parts(variable: xr.Variable) -> Iterator[bytes]:
+    """The array's bytes, some draws at a time: of a run on disk no more need be in memory."""
+    if variable.dtype.kind in "OTU":
+        yield json.dumps([str(one) for one in variable.to_numpy().reshape(-1)]).encode()
         return
-    little = values.dtype.newbyteorder("<")
+    little = variable.dtype.newbyteorder("<")
     yield little.str.encode()
-    places = np.ndindex(*values.shape[:2]) if values.ndim > 2 else [()]
-    for place in places:
-        yield np.ascontiguousarray(values[place], dtype=little).tobytes()
+    if variable.size == 0:
+        return  # an axis may be long beside an empty one
+    if variable.ndim <= 2:
+        yield np.ascontiguousarray(variable.to_numpy(), dtype=little).tobytes()
+        return
+    together = max(1, _BYTES_AT_ONCE // max(1, variable[0, :1].nbytes))
+    for chain in range(variable.shape[0]):
+        for start in range(0, variable.shape[1], together):
+            some = variable[chain, start : start + together]
+            yield np.ascontiguousarray(some.to_numpy(), dtype=little).tobytes()

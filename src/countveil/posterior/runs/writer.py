@@ -13,7 +13,8 @@ import xarray as xr
 from zarr.storage import LocalStore
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.files.atomic import replacing_folder
+from countveil.counts.files.atomic import new_folder, private_file
+from countveil.counts.files.names import path_below
 from countveil.posterior.runs.packed_release import pack_release
 from countveil.posterior.runs.schema import checksum
 
@@ -27,13 +28,13 @@ LARGEST_CHUNK = 2**26
 def save_run(
     tree: xr.DataTree, releases: Mapping[str, PrivateCounts | CombinedReleases], path: str | os.PathLike[str]
 ) -> None:
-    """Write to a temporary folder beside ``path`` and rename it: the run is complete or not there.
+    """Write to a hidden folder beside ``path`` and rename it: the run is complete or not there.
 
-    ``releases`` go into groups of their names.
+    ``releases`` go into groups of their names. What has the name already, or takes it meanwhile, is left alone.
     """
     target = Path(path)
-    if target.exists():
-        raise FileExistsError(f"path: expected a new folder, got {str(target)!r}, which exists")
+    if os.path.lexists(target):
+        raise _taken(target)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path: expected a folder to write into, got {str(target.parent)!r}")
     try:
@@ -41,16 +42,22 @@ def save_run(
         for group, release in releases.items():
             tree[group] = xr.DataTree(pack_release(release))
         tree.attrs = {**tree.attrs, "checksum": checksum(tree), "complete": 1}
-        with replacing_folder(target) as folder:
+        with new_folder(target) as folder:
             store = StoppableStore(folder)
             try:
                 tree.to_zarr(store, mode="w", consolidated=False, encoding=_encoding(tree, releases))
             except BaseException:
                 store.stop()
                 raise
+    except FileExistsError as error:
+        raise _taken(target) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"path: could not write {str(target)!r} ({reason})") from error
+
+
+def _taken(target: Path) -> FileExistsError:
+    return FileExistsError(f"path: expected a new folder, got {str(target)!r}, which exists")
 
 
 def _encoding(tree: xr.DataTree, releases: Iterable[str]) -> dict[str, Any]:
@@ -89,7 +96,7 @@ class StoppableStore(LocalStore):
             if self._stopped:
                 raise OSError("stopped")
             try:
-                self._write(self.root / key, value.to_bytes())
+                self._write(path_below(self.root, key), value.to_bytes())
             except BaseException:
                 self._stopped = True
                 raise
@@ -101,4 +108,6 @@ class StoppableStore(LocalStore):
 
     def _write(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        path.unlink(missing_ok=True)  # zarr writes metadata more than once
+        with private_file(path) as file:
+            file.write(content)

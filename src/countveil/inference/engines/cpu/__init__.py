@@ -19,6 +19,7 @@ Their parts:
 ``fiber_visits``   the same for the cells of fibers that expect many tokens
 ``rows``           what algorithms do with a row: rates, releases, tokens shared out and counted
 ``alias_tables``   tables to draw the column of a token from
+``collapsed``      passes over the tokens of topics in burn-in, both factors integrated out
 ``products``       the K products of one cell and their sums, eight at a time, the same bits everywhere
 ================== ================================================================================
 """

@@ -64,10 +64,10 @@ def _noise_rates(extra: Mapping[str, np.ndarray]) -> NoiseRates:
 class Cells:
     """The matrix form, for any data; with noise rates in ``extra`` by the paper's sampler."""
 
-    def __init__(self, data: Observed) -> None:
+    def __init__(self, data: Observed, workers: Workers | None = None) -> None:
         self._data = data
         self._released = released_total(data)
-        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
+        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width, workers)
 
     def prepare(self, phi: np.ndarray, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
         """phi (columns, components), and the same by components."""
@@ -90,7 +90,7 @@ class Cells:
             _sweep_rows(key, start, stop, factors, by_component, self._data, noise, counters.of(worker))
 
         workers.run_with_worker(self._data.n_rows, rows)
-        return MatrixTokens(counters.rows, counters.columns(), self._exposure)
+        return MatrixTokens(counters.rows, counters.columns(workers), self._exposure)
 
 
 def draw_counts(
@@ -169,7 +169,7 @@ def _sweep_rows(key, start, stop, factors, phi_by_component, data, noise, sums):
     rates, released = np.empty(width), np.empty(width, dtype=np.int64)
     counts, scratch = np.empty(width, dtype=np.int64), np.empty(scratch_size(n_components))
     for d in range(start, stop):
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + d)
         fill_rates(d, theta, phi_by_component, rates)
         stream = _draw_row(stream, d, rates, data, noise, released, counts)
         for v in range(width):
@@ -182,7 +182,7 @@ def _draw_rows(key, start, stop, first, rates, data, noise, counts):
     width = rates.shape[1]
     released = np.empty(width, dtype=np.int64)
     for d in range(start, stop):
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + d)
         stream = _draw_row(stream, d, rates[d - first], data, noise, released, counts[d])
         for v in range(width):
             if counts[d, v] == MISSING:
@@ -193,7 +193,7 @@ def _draw_rows(key, start, stop, first, rates, data, noise, counts):
 def _draw_from_prior(key, start, stop, data, noise):
     """Exponential with mean alpha/(1-alpha) = 1/expm1(rho)."""
     for d in range(start, stop):
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.NOISE_RATES, d)
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.NOISE_RATES, key.first_row + d)
         for v in range(noise.plus.shape[1]):
             mean = 1.0 / math.expm1(data.cell_rho[d, v] if len(data.cell_rho) else data.row_rho[d])
             e, stream = exponential(stream)

@@ -50,35 +50,57 @@ class ColumnPlan(NamedTuple):
     is_proposed: np.ndarray  # bool (columns)
 
 
+class Noise(NamedTuple):
+    """What is known of the noise of all rows."""
+
+    repeated: bool  # the counts were released several times
+    by_cell: bool  # it varies within rows
+    plain_rows: bool  # there are rows without
+    noisy_rows: bool  # there are rows with
+    lowest: float  # rho, of rows with noise
+    highest: float
+
+
+def noise_among(data: Observed, workers: Workers) -> Noise:
+    """Over all rows."""
+    rho, lowest = data.highest_rho, data.lowest_rho
+    noisy = np.isfinite(rho)
+    found = [np.isinf(data.row_rho).any(), noisy.any(), (-lowest[noisy]).max(initial=-np.inf)]
+    found.append(rho[noisy].max(initial=0.0))
+    plain, some, low, high = workers.of_rows.largest(np.array(found, dtype=np.float64)).tolist()
+    return Noise(data.is_repeated, len(data.cell_rho) > 0, bool(plain), bool(some), -low, high)
+
+
 def choose_algorithm(
-    data: Observed, shape: tuple[int, ...], n_components: int, is_cp: bool, is_tied: bool
+    data: Observed,
+    shape: tuple[int, ...],
+    n_components: int,
+    is_cp: bool,
+    is_tied: bool,
+    workers: Workers | None = None,
 ) -> str:
     """The fastest of ``tokens``, ``integrated`` and ``fibers`` that serves the data and the model; all are exact.
 
     ``is_cp``: every axis has a factor of its own. ``is_tied``: a factor stands on two axes.
     """
-    looks_pay = shape[0] * LOOK < shape[-1] * n_components * ENTRY
-    if fits_fibers(data, shape, is_cp) and highest_rho(data) <= HIGHEST_RHO_OF_FIBERS and looks_pay:
+    workers = Workers(1) if workers is None else workers
+    noise, n_rows = noise_among(data, workers), workers.of_rows.number(shape[0])
+    looks_pay = n_rows * LOOK < shape[-1] * n_components * ENTRY
+    if fits_fibers(noise, shape, is_cp) and noise.highest <= HIGHEST_RHO_OF_FIBERS and looks_pay:
         return "fibers"
-    if fits_integrated(data, is_tied) and highest_rho(data) <= HIGHEST_RHO_INTEGRATED:
+    if fits_integrated(noise, is_tied) and noise.highest <= HIGHEST_RHO_INTEGRATED:
         return "integrated"
     return "tokens"
 
 
-def fits_fibers(data: Observed, shape: tuple[int, ...], is_cp: bool) -> bool:
+def fits_fibers(noise: Noise, shape: tuple[int, ...], is_cp: bool) -> bool:
     """Three axes or more in the CP form, each cell released once with noise."""
-    return is_cp and len(shape) >= 3 and not data.is_repeated and not np.isinf(data.row_rho).any()
+    return is_cp and len(shape) >= 3 and not noise.repeated and not noise.plain_rows
 
 
-def fits_integrated(data: Observed, is_tied: bool) -> bool:
+def fits_integrated(noise: Noise, is_tied: bool) -> bool:
     """One release whose noise does not vary within a row, and every factor at one term."""
-    return not (is_tied or len(data.cell_rho) or data.is_repeated or data.is_plain)
-
-
-def highest_rho(data: Observed) -> float:
-    """The weakest noise that there is; 0 for plain counts."""
-    rho = data.highest_rho
-    return float(rho[np.isfinite(rho)].max(initial=0.0))
+    return not (is_tied or noise.by_cell or noise.repeated or not noise.noisy_rows)
 
 
 def make_plan(
@@ -89,21 +111,21 @@ def make_plan(
     Positive cells receive tokens/alpha proposals; a column's cells x <= 0 share alpha*tokens, which is more than
     visiting them all where counts are large.
     """
-    noisy = ~np.isinf(data.row_rho)
-    if data.is_repeated or not noisy.any():
+    noisy, noise = ~np.isinf(data.row_rho), noise_among(data, workers)
+    if data.is_repeated or not noise.noisy_rows:
         # Several looks at a cell, and plain counts, are visited row by row.
         none = np.zeros(data.width, dtype=bool)
         return plan_of(data, ~none, none, list_cells=False)
     number, total = np.zeros((2, data.width), dtype=np.int64), np.zeros(data.width, dtype=np.int64)
     _column_totals(data, number, total)
-    positive, others = number
+    everyone = workers.of_rows
+    positive, others, total = everyone.total(np.concatenate([number, total[None]]))
     # Unbiased column totals, at least one token: cells x <= 0 have 1/expm1(rho) below zero on average.
     with np.errstate(over="ignore"):
-        rho = data.row_rho[noisy]
-        is_one = bool((rho == rho[0]).all())  # NaN, where it varies by cell, is not
-        below = others / np.expm1(rho[0]) if is_one else _noise_below(data, noisy, workers)
-        upwards = _mean(np.exp(data.highest_rho[noisy]), workers)
-        downwards = _mean(np.exp(-data.lowest_rho[noisy]), workers)
+        is_one = not noise.by_cell and noise.lowest == noise.highest
+        below = others / np.expm1(noise.highest) if is_one else _noise_below(data, noisy, everyone)
+        upwards = _mean(np.exp(data.highest_rho[noisy]), everyone)
+        downwards = _mean(np.exp(-data.lowest_rho[noisy]), everyone)
     tokens = np.maximum(total - below, 1.0)
     visit = VISIT + VISIT_PER_COMPONENT * n_components
     visited = positive * visit < tokens * upwards * PROPOSE
@@ -131,17 +153,18 @@ def _noise_below(data: Observed, noisy: np.ndarray, workers: Workers) -> np.ndar
         return exact_sums(mean, workers)
     mean = np.zeros(data.n_rows)
     mean[noisy] = 1.0 / np.expm1(data.row_rho[noisy])
-    seen = Exposure(data.row_starts, data.columns).of_columns(mean[:, None], data.width, workers)
-    if len(data.missing_columns):
+    positive = Exposure(data.row_starts, data.columns, lists_elsewhere=workers.has_others)
+    seen = positive.of_columns(mean[:, None], data.width, workers)
+    if workers.number(len(data.missing_columns)):
         missing = Exposure(data.missing_starts, data.missing_columns, lists_observed=True)
         seen = seen - missing.of_columns(mean[:, None], data.width, workers)
     return seen[:, 0]
 
 
 def _mean(values: np.ndarray, workers: Workers) -> float:
-    if np.isinf(values).any():
+    if np.isinf(workers.largest(values.max(initial=0.0, keepdims=True))[0]):
         return np.inf
-    return float(exact_sums(values[:, None], workers)[0]) / len(values)
+    return float(exact_sums(values[:, None], workers)[0]) / workers.number(len(values))
 
 
 @compiled

@@ -33,7 +33,7 @@ from countveil.inference.engines.cpu.alias_tables import alias_tables
 from countveil.inference.engines.cpu.choose import TOKENS_PER_CELL
 from countveil.inference.engines.cpu.fiber_visits import FIBERS, cell_buffer, pass_on, visit, weigh
 from countveil.inference.engines.cpu.products import LANES, sums_of_rows
-from countveil.inference.engines.cpu.proposals import REJECTED, accept_or_reject, forget
+from countveil.inference.engines.cpu.proposals import REJECTED, accept_or_reject
 from countveil.inference.engines.cpu.rows import (
     UNSEEN,
     added_up,
@@ -42,6 +42,7 @@ from countveil.inference.engines.cpu.rows import (
     code_matrix,
     counter_type,
     lay_out,
+    of_all_rows,
     open_codes,
     pick,
     released_total,
@@ -71,11 +72,12 @@ class Fibers:
         data: Observed,
         shape: tuple[int, ...],
         tokens_per_cell: float = TOKENS_PER_CELL,
+        workers: Workers | None = None,
     ) -> None:
         self._model, self._data, self._shape = model, data, shape
         self._released = released_total(data)
         self._options = _Options(code_matrix(data), data.highest_rho, tokens_per_cell)
-        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
+        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width, workers)
 
     def statistics(self, state: Any, key: SweepKey, workers: Workers) -> Statistics:
         """Draw all true counts: the tokens of every factor."""
@@ -100,8 +102,8 @@ class Fibers:
         n = self._model.n_components
         parts = [
             (of_first[:, :n], self._shape[:1]),
-            (added_up(of_middle)[:, :n], self._shape[1:-1]),
-            (added_up(of_last)[:, :n], self._shape[-1:]),
+            (of_all_rows(added_up(of_middle), workers)[:, :n], self._shape[1:-1]),
+            (of_all_rows(added_up(of_last), workers)[:, :n], self._shape[-1:]),
         ]
         return self._model.tokens_of_axes(parts, self._exposure)
 
@@ -159,7 +161,7 @@ def _draw_rows(key, start, stop, factors, data, options, sums):
     points, cells = point_buffer(1024), cell_buffer(length, n_components)
     scratch = np.empty(scratch_size(n_components))
     for i in range(start, stop):
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, i)
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + i)
         codes = row_codes if listed else code_rows[i]
         if listed:
             open_codes(i, data, codes)
@@ -188,16 +190,18 @@ def _settle(stream, i, n_tokens, factors, codes, data, proposals, points, cells,
     n_rejected, _, stream = accept_or_reject(
         stream, i, n_tokens, token_columns, codes, data, None, proposals, rejected, rejected, 0
     )
+    row = np.uint64(i)
     for a in range(n_tokens):
-        f, k, v = fibers[a], components[a], token_columns[a]
+        f, k, v = np.uint64(fibers[a]), np.uint64(components[a]), np.uint64(token_columns[a])
         if proposals[v] > REJECTED:
-            of_first[i, k] += 1
+            of_first[row, k] += 1
             of_middle[f, k] += 1
-            of_last[v - f * length, k] += 1
-    forget(n_tokens, token_columns, proposals)
+            of_last[v - f * np.uint64(length), k] += 1
+            proposals[v] = 0
     theta, of_fibers = cells.theta, cells.tokens
     for a in rejected[:n_rejected]:
         f, v = fibers[a], token_columns[a]
+        proposals[v] = 0
         rho = cell_rho[i, v] if len(cell_rho) else row_rho[i]
         x, t = value_of(codes[v], i, v, row_starts, columns, values), v - f * length
         weigh(i, f, 0, first, middle, theta)

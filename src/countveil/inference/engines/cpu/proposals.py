@@ -109,12 +109,12 @@ def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, propos
     """Decide for every cell of row d whether its proposed tokens stand: ``(n_rejected, n_kept, stream)``.
 
     ``proposals`` is all zero before. After it, the proposals of a cell are ACCEPTED (or a count), REJECTED or,
-    where cells are integrated out, DROPPED; ``forget`` makes it zero again. ``rejected`` gets a token of every
-    rejected cell, ``kept`` the columns of cells that are kept where cells are integrated out. Tokens on cells x <=
-    0 stand.
+    where cells are integrated out, DROPPED; whoever counts the tokens makes it zero again. (An accepted cell may
+    become zero with its first token, for zero stands, too.) ``rejected`` gets a token of every rejected cell,
+    ``kept`` the columns of cells that are kept where cells are integrated out. Tokens on cells x <= 0 stand.
     """
     for i in range(n_tokens):
-        proposals[column[i]] += 1
+        proposals[np.uint64(column[i])] += 1
     row_starts, columns, values = data.row_starts, data.columns, data.values
     row_rho, cell_rho = data.row_rho, data.cell_rho
     # A single token stands without a look, for t >= 1 on every positive cell; unless it may be dropped.
@@ -125,9 +125,10 @@ def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, propos
     n_rejected = 0
     for i in range(n_tokens):
         v = column[i]
-        n = proposals[v]
-        if n > most_without_look and codes[v] != 0:
-            t = value_of(codes[v], d, v, row_starts, columns, values)
+        # Unsigned, because numba checks a signed index for being negative.
+        n, code = proposals[np.uint64(v)], codes[np.uint64(v)]
+        if n > most_without_look and code != 0:
+            t = value_of(code, d, v, row_starts, columns, values)
             rho = cell_rho[d, v] if by_cell else row_rho[d]
             verdict = ACCEPTED
             if n > t:
@@ -144,7 +145,7 @@ def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, propos
                     else:
                         kept[n_kept] = v
                         n_kept += 1
-            proposals[v] = verdict
+            proposals[np.uint64(v)] = verdict
     return n_rejected, n_kept, stream
 
 
@@ -152,4 +153,4 @@ def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, propos
 def forget(n_tokens, column, proposals):
     """Make ``proposals`` zero again."""
     for i in range(n_tokens):
-        proposals[column[i]] = 0
+        proposals[np.uint64(column[i])] = 0

@@ -54,9 +54,9 @@ class Counters:
         """Where one worker adds."""
         return Sums(self.rows, self._columns[worker])
 
-    def columns(self) -> np.ndarray:
-        """The sum over all workers; they must be done."""
-        return added_up(self._columns)
+    def columns(self, workers: Workers) -> np.ndarray:
+        """The sum over all workers, and over all shards; they must be done."""
+        return of_all_rows(added_up(self._columns), workers)
 
 
 def counter_type(released: float, theta: np.ndarray, phi: np.ndarray) -> type[np.signedinteger]:
@@ -74,6 +74,15 @@ def added_up(parts: np.ndarray) -> np.ndarray:
     for part in parts[1:]:
         parts[0] += part
     return parts[0]
+
+
+def of_all_rows(tokens: np.ndarray, workers: Workers) -> np.ndarray:
+    """Tokens of columns added up over all shards, in the same type where it holds them."""
+    if not workers.of_rows.has_others:
+        return tokens
+    total = workers.of_rows.total(tokens)
+    # Numba compiles whoever takes them anew for another type.
+    return total.astype(tokens.dtype) if total.max(initial=0) <= np.iinfo(tokens.dtype).max else total
 
 
 def released_total(data: Observed) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,19 @@ import numpy as np
 from countveil.inference.alpha import AlphaStep
 from countveil.inference.carry import Carry
 from countveil.inference.engines.cpu.cells import Cells, draw_counts, start_noise_rates
-from countveil.inference.engines.cpu.choose import choose_algorithm, fits_fibers, fits_integrated
+from countveil.inference.engines.cpu.choose import (
+    choose_algorithm,
+    fits_fibers,
+    fits_integrated,
+    noise_among,
+)
+from countveil.inference.engines.cpu.collapsed import Collapsed, collapsed_of
 from countveil.inference.engines.cpu.fibers import Fibers
 from countveil.inference.engines.cpu.tokens import Tokens
 from countveil.inference.monitor import Monitor
 from countveil.inference.observed import Observed
 from countveil.inference.problem import Problem, View
+from countveil.inference.relocation import Relocation, relocation_of
 from countveil.inference.settings import Settings, derived_seed
 from countveil.inference.store import Store
 from countveil.kernels.philox import SweepKey
@@ -29,7 +35,14 @@ from countveil.runtime.workers import Workers
 
 def open_problem(problem: Problem, settings: Settings) -> CpuSampler:
     """A sampler that holds its chains in memory."""
-    return CpuSampler(problem, settings.seed, settings.threads, settings.algorithm)
+    return CpuSampler(
+        problem,
+        settings.seed,
+        settings.threads,
+        settings.algorithm,
+        relocation=relocation_of(problem, settings),
+        collapsed=collapsed_of(problem, settings),
+    )
 
 
 class _Chain:
@@ -50,11 +63,15 @@ class CpuSampler:
         threads: int,
         algorithm: str = "auto",
         workers: Workers | None = None,
+        relocation: Relocation | None = None,
+        collapsed: Collapsed | None = None,
     ) -> None:
-        self._problem, self._algorithm = problem, algorithm
+        self._problem, self._algorithm, self._relocation = problem, algorithm, relocation
+        self._collapsed = collapsed
         self._seed = np.uint64(seed)
         self._workers = Workers(threads) if workers is None else workers
         self._chains: dict[int, _Chain] = {}
+        self._monitor: Monitor | None = None
         several = len(problem.views) > 1
         # Views have streams of their own: rows would meet the same numbers in all of them.
         self._seeds = {
@@ -85,7 +102,7 @@ class CpuSampler:
 
     def start(self, chain: int) -> None:
         """Begin a chain at its starting state, sweep 0."""
-        key = SweepKey(self._seed, chain, 0)
+        key = self._key(chain, 0)
         extra: dict[str, np.ndarray] = {}
         if self._problem.alpha is not None:
             extra["alpha"] = np.asarray(self._problem.alpha.start)
@@ -118,18 +135,21 @@ class CpuSampler:
     def sweep(self, chain: int) -> None:
         """One sweep: the true counts given the state, the state given the counts, and alpha where it is unknown."""
         held, problem = self._chains[chain], self._problem
-        key = SweepKey(self._seed, chain, held.sweep + 1)
+        key = self._key(chain, held.sweep + 1)
         views = self._views or {"": self._at_alpha(float(held.extra["alpha"]))}
         if problem.is_factorization:
-            statistics = {
-                name: view.statistics(
-                    problem.view_state(name, held.state),
-                    key._replace(seed=self._seeds[name]),
-                    self._workers,
-                    _own(name, held.extra),
-                )
-                for name, view in views.items()
-            }
+            if self._collapsed is not None and key.sweep in self._collapsed.sweeps:
+                statistics = {"": self._collapsed.statistics(held.state, key, self._workers)}
+            else:
+                statistics = {
+                    name: view.statistics(
+                        problem.view_state(name, held.state),
+                        key._replace(seed=self._seeds[name]),
+                        self._workers,
+                        _own(name, held.extra),
+                    )
+                    for name, view in views.items()
+                }
             held.state = problem.model.update_from_sums(
                 held.state, statistics, self._pairs, key, self._workers
             )
@@ -141,21 +161,31 @@ class CpuSampler:
         if self._alpha_step is not None:
             alpha = self._alpha_step.alpha(held.state, float(held.extra["alpha"]), key, self._workers)
             held.extra["alpha"] = np.asarray(alpha)
+        if self._relocation is not None:
+            held.state = self._relocation.after_sweep(held.state, held.extra, key, self._workers)
         held.sweep += 1
 
-    def keep(self, chain: int, store: Store) -> None:
-        """Put the chain's state and its monitored scalars into a store: its next draw."""
-        store.keep(chain, self._chains[chain].state, self.monitor(chain))
+    def keep(self, chain: int, store: Store) -> dict[str, float]:
+        """Put the chain's state and its monitored scalars into a store: its next draw. Gives the scalars."""
+        scalars = self.monitor(chain)
+        store.keep(chain, self._chains[chain].state, scalars)
+        return scalars
+
+    def state_and_scalars(self, chain: int) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """The same, for a store elsewhere: the fields of the state (a shard has those of its rows)."""
+        return self._chains[chain].state._asdict(), self.monitor(chain)
 
     def monitor(self, chain: int) -> dict[str, float]:
         """The scalars by which a chain is watched, of its last sweep."""
         held = self._chains[chain]
         alpha = None if self._problem.alpha is None else float(held.extra["alpha"])
+        if self._monitor is None:
+            # No cached property: Python 3.11 makes those one at a time, and shards wait for each other here.
+            self._monitor = Monitor(self._problem, self._workers)
         return self._monitor.scalars(held.state, held.statistics, alpha)
 
-    @cached_property
-    def _monitor(self) -> Monitor:
-        return Monitor(self._problem)
+    def _key(self, chain: int, sweep: int) -> SweepKey:
+        return SweepKey(self._seed, chain, sweep, self._workers.of_rows.first_row)
 
     def _at_alpha(self, alpha: float) -> ViewSampler:
         # Built anew, because what is prepared and chosen may depend on alpha: readable, and cheap beside a sweep.
@@ -170,12 +200,12 @@ class ViewSampler:
     def __init__(self, view: View, algorithm: str, workers: Workers) -> None:
         self._view = view
         model, data, shape = view.model, view.observed, view.data.shape
-        self.algorithm = named_algorithm(view, algorithm)
+        self.algorithm = named_algorithm(view, algorithm, workers)
         self._fibers: Fibers | None = None
         self._matrix: Tokens | Cells | None = None
         if self.algorithm == "fibers":
             assert isinstance(model, EinsumModel)
-            self._fibers = Fibers(model, data, shape)
+            self._fibers = Fibers(model, data, shape, workers=workers)
         elif isinstance(model, EinsumModel) and model.unfolds:
             self._matrix = matrix_algorithm(self.algorithm, data, model.n_components, workers)
 
@@ -204,7 +234,7 @@ class ViewSampler:
         return draw_counts(view.model, state, view.observed, view.data.shape, key, workers, extra)
 
 
-def named_algorithm(view: View, wanted: str = "auto") -> str:
+def named_algorithm(view: View, wanted: str = "auto", workers: Workers | None = None) -> str:
     """The algorithm for a view: the one that is wanted if it serves, or an error; by its costs if none is."""
     model, data, shape = view.model, view.observed, view.data.shape
     unfolds = isinstance(model, EinsumModel) and model.unfolds
@@ -216,12 +246,13 @@ def named_algorithm(view: View, wanted: str = "auto") -> str:
     assert isinstance(model, EinsumModel)
     is_cp, is_tied = model._spec.per_axis is not None, model.has_tied_factors
     if wanted == "auto":
-        return choose_algorithm(data, shape, model.n_components, is_cp, is_tied)
-    if wanted == "fibers" and not fits_fibers(data, shape, is_cp):
+        return choose_algorithm(data, shape, model.n_components, is_cp, is_tied, workers)
+    noise = noise_among(data, Workers(1) if workers is None else workers)
+    if wanted == "fibers" and not fits_fibers(noise, shape, is_cp):
         raise ValueError(
             "algorithm: expected 'fibers' for a release of three axes or more in the CP form, got it for others"
         )
-    if wanted == "integrated" and not fits_integrated(data, is_tied):
+    if wanted == "integrated" and not fits_integrated(noise, is_tied):
         raise ValueError(
             "algorithm: expected 'integrated' for one release whose noise does not vary within a row, and no tied "
             "factor, got it for others"
@@ -232,7 +263,7 @@ def named_algorithm(view: View, wanted: str = "auto") -> str:
 def matrix_algorithm(name: str, data: Observed, n_components: int, workers: Workers) -> Tokens | Cells:
     """The algorithm of this name for the matrix form."""
     if name == "cells":
-        return Cells(data)
+        return Cells(data, workers)
     return Tokens(data, n_components, workers, integrate=name == "integrated")
 
 

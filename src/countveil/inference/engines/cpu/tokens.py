@@ -107,7 +107,7 @@ class Tokens:
             plan, self._cells = plan_of(data, *visited)
         codes = np.zeros((0, 0), np.uint8) if data.is_plain else code_matrix(data)
         self._options = _Options(plan, codes, data.lowest_rho, data.highest_rho, tokens_per_visit)
-        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
+        self._exposure = exposure_of(data.missing_starts, data.missing_columns, data.width, workers)
 
     def prepare(self, phi: np.ndarray, workers: Workers) -> Prepared:
         """Tables of the columns; phi is (columns, components)."""
@@ -156,7 +156,7 @@ class Tokens:
                 kept_rows=np.concatenate([part[0] for part in parts]),
                 kept_columns=np.concatenate([part[1] for part in parts]),
             )
-        return MatrixTokens(counters.rows, counters.columns(), exposure)
+        return MatrixTokens(counters.rows, counters.columns(workers), exposure)
 
 
 @compiled
@@ -179,9 +179,10 @@ def _draw_rows(key, start, stop, factors, tables, data, options, integrate, sums
     room = 0
     if integrate is not None:
         room = 4096
-    kept_rows, kept_columns, n_kept = np.empty(room, np.int32), np.empty(room, np.int32), 0
+    # Not a literal 0, for which numba would first compile all that it is handed to.
+    kept_rows, kept_columns, n_kept = np.empty(room, np.int32), np.empty(room, np.int32), np.int64(0)
     for d in range(start, stop):
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + d)
         if math.isinf(row_rho[d]):
             _share_out(stream, d, theta, phi, row_starts, columns, values, scratch, row_topic, column_topic)
             continue
@@ -233,9 +234,11 @@ def _draw_rows(key, start, stop, factors, tables, data, options, integrate, sums
             )
             if varies:
                 n, stream = _thin_others(stream, n, tokens, rho, data, d)
+            row = np.uint64(d)
             for i in range(n):
-                row_topic[d, tokens.component[i]] += 1
-                column_topic[tokens.column[i], tokens.component[i]] += 1
+                v, k = np.uint64(tokens.column[i]), np.uint64(tokens.component[i])
+                row_topic[row, k] += 1
+                column_topic[v, k] += 1
     return kept_rows[:n_kept].copy(), kept_columns[:n_kept].copy()
 
 
@@ -276,7 +279,7 @@ def _share_out_rows(key, start, stop, factors, data, sums):
     theta, phi = factors
     scratch = np.empty(scratch_size(theta.shape[1]))
     for d in range(start, stop):
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, d)
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + d)
         _share_out(
             stream,
             d,
@@ -302,7 +305,8 @@ def _draw_looks(key, start, stop, factors, data, sums):
         rho = data.look_rho[:, d].copy()
         for i in range(data.row_starts[d], data.row_starts[d + 1]):
             v = data.columns[i]
-            stream = open_stream(key.seed, key.chain, key.sweep, steps.VISITED, d * np.int64(data.width) + v)
+            cell = (key.first_row + d) * np.int64(data.width) + v
+            stream = open_stream(key.seed, key.chain, key.sweep, steps.VISITED, cell)
             n = gather(data.looks[i], rho, x, noise)
             y, stream = draw_count_repeated(stream, x[:n], noise[:n], cell_rate(d, v, theta, phi))
             if y > 0:
@@ -319,17 +323,21 @@ def _settle(
     n_rejected, n_kept, stream = accept_or_reject(
         stream, d, n_tokens, column, codes, data, integrate, proposals, rejected, kept, n_kept
     )
+    row = np.uint64(d)
     for i in range(n_tokens):
-        v, k = column[i], component[i]
+        v, k = np.uint64(column[i]), np.uint64(component[i])
         if proposals[v] > REJECTED:
-            row_topic[d, k] += 1
+            row_topic[row, k] += 1
             column_topic[v, k] += 1
-    forget(n_tokens, column, proposals)
+            proposals[v] = 0
+    if integrate is not None:
+        forget(n_tokens, column, proposals)
     theta, phi = factors
     row_starts, columns, values = data.row_starts, data.columns, data.values
     row_rho, cell_rho = data.row_rho, data.cell_rho
     for i in rejected[:n_rejected]:
         v = column[i]
+        proposals[v] = 0
         rho = cell_rho[d, v] if len(cell_rho) else row_rho[d]
         t = value_of(codes[v], d, v, row_starts, columns, values)
         y, stream = draw_count_directly(stream, t, cell_rate(d, v, theta, phi), rho)

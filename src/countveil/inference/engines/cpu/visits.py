@@ -175,7 +175,7 @@ def find_open_cells(key, width, rows, columns, values, factors, row_rho, cell_rh
     cells, first, second, rates, places, uniforms, releases, means, _, _ = buffer
     n = len(rows)
     for i in range(n):
-        cells[i] = rows[i] * np.int64(width) + columns[i]
+        cells[i] = (key.first_row + rows[i]) * np.int64(width) + columns[i]
     fill_first_uniforms(key.seed, key.chain, key.sweep, steps.VISITED, cells[:n], first, second)
     by_cell = len(cell_rho) > 0
     n_open = 0

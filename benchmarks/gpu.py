@@ -1,0 +1,158 @@
+"""The GPU engine on one device: time per sweep, kernel by kernel, and of whole fits.
+
+    python benchmarks/gpu.py --documents documents.npz            # the table
+    python benchmarks/gpu.py --documents documents.npz --kernels  # and where the time goes
+
+Needs numpy, scipy, numba-cuda and CuPy. Without documents it takes synthetic ones of the same shape.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+
+import numpy as np
+import scipy.sparse
+
+from countveil.counts import simulate_release
+from countveil.inference.engines.cuda import device
+from countveil.inference.engines.cuda.sampler import CudaSampler
+from countveil.inference.engines.cuda.serves import needed_bytes
+from countveil.inference.problem import make_problem
+from countveil.models import TopicModel
+
+
+class Times:
+    """Seconds of every kernel, by events on the device."""
+
+    def __init__(self):
+        self.events = []
+        self.before = device.launch, device.launch_blocks
+
+    def __enter__(self):
+        def timed(call):
+            def launch(function, *arguments, **options):
+                start, stop = device.cuda.event(), device.cuda.event()
+                start.record()
+                call(function, *arguments, **options)
+                stop.record()
+                name = getattr(getattr(function, "py_func", function), "__name__", "product")
+                self.events.append((name, start, stop))
+
+            return launch
+
+        for module in _modules():
+            for name, call in zip(("launch", "launch_blocks"), self.before, strict=True):
+                if hasattr(module, name):
+                    setattr(module, name, timed(call))
+        return self
+
+    def __exit__(self, *error):
+        for module in _modules():
+            for name, call in zip(("launch", "launch_blocks"), self.before, strict=True):
+                if hasattr(module, name):
+                    setattr(module, name, call)
+
+    def table(self, sweeps):
+        """Milliseconds per sweep by kernel."""
+        device.synchronize()
+        found, number = defaultdict(float), defaultdict(int)
+        for name, start, stop in self.events:
+            found[name] += device.cuda.event_elapsed_time(start, stop) / sweeps
+            number[name] += 1
+        return {name: (ms, number[name] / sweeps) for name, ms in sorted(found.items(), key=lambda p: -p[1])}
+
+
+def _modules():
+    from countveil.inference.engines.cuda import counts, matrix_chain, sampler, sums, watch
+
+    return device, counts, matrix_chain, sampler, sums, watch
+
+
+def documents(path):
+    """Counts of documents: those of a file, or synthetic ones of Enron's shape."""
+    if path:
+        return scipy.sparse.load_npz(path).tocsr()
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 10_000, 1_500_000)
+    columns = np.minimum(rng.zipf(1.2, 1_500_000) - 1, 9_999)
+    return scipy.sparse.coo_matrix(
+        (np.ones(len(rows), np.int64), (rows, columns)), shape=(10_000, 10_000)
+    ).tocsr()
+
+
+def timed_sweeps(sampler, n, chain=0):
+    """Milliseconds per sweep, launches and the wait for the last one included."""
+    device.synchronize()
+    began = time.perf_counter()
+    for _ in range(n):
+        sampler.sweep(chain)
+    queued = time.perf_counter() - began
+    device.synchronize()
+    return 1e3 * (time.perf_counter() - began) / n, 1e3 * queued / n
+
+
+def measure(model, data, method, sweeps, kernels=False, warm=5):
+    """One line of the table."""
+    began = time.perf_counter()
+    problem = make_problem(model, data, method)
+    with CudaSampler(problem, 1, 8) as sampler:
+        sampler.start(0)
+        for _ in range(warm):
+            sampler.sweep(0)
+        device.synchronize()
+        opened = time.perf_counter() - began
+        first, _ = timed_sweeps(sampler, 50)
+        timed_sweeps(sampler, sweeps)
+        later, queued = timed_sweeps(sampler, 50)
+        began = time.perf_counter()
+        scalars = sampler.monitor(0)
+        watched = time.perf_counter() - began
+        line = {
+            "random state, ms": round(first, 3), f"after {sweeps} sweeps, ms": round(later, 3),
+            "of it queueing, ms": round(queued, 3), "monitor, ms": round(1e3 * watched, 1),
+            "opened, s": round(opened, 1), "needs, GB": round(needed_bytes(problem, 1) / 1e9, 2),
+            "total rate": round(scalars["total_rate"], 1),
+        }  # fmt: skip
+        table = None
+        if kernels:
+            with Times() as times:
+                for _ in range(20):
+                    sampler.sweep(0)
+                table = times.table(20)
+    return line, table
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--documents")
+    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--topics", type=int, default=50)
+    parser.add_argument("--sweeps", type=int, default=1000)
+    parser.add_argument("--levels", type=float, nargs="+", default=[1.0, 2.0, 3.0])
+    parser.add_argument("--methods", nargs="+", default=["exact", "naive", "plain"])
+    parser.add_argument("--rate", type=float, help="a fixed prior instead of inferred means")
+    options = parser.parse_args()
+    found = device.find_device()
+    print(found if isinstance(found, str) else f"{found.name}, {found.total / 2**30:.0f} GiB")
+    counts = documents(options.documents)
+    model = TopicModel(options.topics, rate=options.rate)
+    for method in options.methods:
+        for level in options.levels if method != "plain" else [0.0]:
+            data = (
+                counts
+                if method == "plain"
+                else simulate_release(counts, alpha=float(np.exp(-level)), seed=100)
+            )
+            line, table = measure(
+                model, data, "exact" if method == "plain" else method, options.sweeps, options.kernels
+            )
+            print(f"{method:6} eps/N = {level:g}: {json.dumps(line)}", flush=True)
+            for name, (ms, number) in (table or {}).items():
+                print(f"    {name:22} {ms:8.4f} ms  x{number:g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

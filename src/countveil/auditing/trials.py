@@ -1,0 +1,61 @@
+"""What is put in: counts of every size mixed, in arrays of one to three axes, large and small.
+
+A mechanism that spares zeros, large counts, the last row, or every array that is not constant must meet such
+counts. They are drawn anew for every audit, so that no mechanism can know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+# Constant arrays: zeros, ones, ordinary and large counts.
+CONSTANTS = (0, 1, 7, 10**6)
+TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+# Twelve cells in every way that one to three axes allow, for calls that must be quick.
+SMALL = ((12,), (3, 4), (1, 12), (2, 3, 2), (12, 1), (6, 2), (2, 1, 6))
+
+
+def mixed_counts(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Half zeros, a quarter 1 to 9, an eighth 10 to 999, an eighth from 2**10 to 2**40."""
+    pool = np.concatenate(
+        [
+            np.zeros(2**15, dtype=np.int64),
+            rng.integers(1, 10, 2**14),
+            rng.integers(10, 1000, 2**13),
+            np.exp2(rng.uniform(10, 40, 2**13)).astype(np.int64),
+        ]
+    )
+    return pool[rng.integers(0, len(pool), shape, dtype=np.uint16)]
+
+
+def kinds(counts: np.ndarray) -> list[np.ndarray]:
+    """Zeros, small, ordinary, large, odd and even counts: noise that depends on the count would show."""
+    size = np.searchsorted([1, 10, 1000], counts, side="right")
+    odd = counts % 2 == 1
+    return [*(size == i for i in range(4)), odd, ~odd]
+
+
+def large_trials(size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Some ``size`` mixed cells: a line, a matrix in either order of memory, a square, an array of three axes."""
+    yield mixed_counts((size // 3,), rng)
+    side = int((size // 6) ** 0.5)
+    yield mixed_counts((side, side), rng)
+    yield mixed_counts((max(size // 6 // 301, 1), 301), rng)
+    yield mixed_counts((301, max(size // 6 // 301, 1)), rng).T
+    yield mixed_counts((max(size // 6 // 299, 1), 13, 23), rng)
+
+
+def small_trials(number: int, rng: np.random.Generator, any_type: bool) -> Iterator[np.ndarray]:
+    """So many arrays of one to three axes, each axis of 1 to 6 cells; or of every type, some of them read-only."""
+    counts = mixed_counts((number, 6, 6, 6), rng)
+    for one, axes, ends in zip(
+        counts, rng.integers(1, 4, number), rng.integers(1, 7, (number, 3)), strict=True
+    ):
+        i, j, k = ends
+        kind = TYPES[rng.integers(len(TYPES))] if any_type else "int64"
+        largest = 1 if kind == "bool" else min(int(np.iinfo(kind).max), 2**40)
+        typed = np.minimum(one, largest).astype(kind)
+        typed.setflags(write=not any_type or bool(rng.integers(2)))
+        yield (typed[:i, 0, 0], typed[:i, :j, 0], typed[:i, :j, :k])[axes - 1]

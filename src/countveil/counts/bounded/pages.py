@@ -1,0 +1,152 @@
+"""What the pages of a Parquet file unpack to, by their own headers, before any is unpacked.
+
+The sizes are read here from the file itself: Arrow believes the size that a page states, of up to 2 GiB, and ends
+the process when it is asked for the sizes in a damaged footer. All is in the compact protocol of Thrift.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, BinaryIO
+
+from countveil.counts.bounded.room import ReleaseFileError
+
+# Our writer's groups have 2**20 cells of 8 bytes for each axis.
+LARGEST_GROUP = 1 << 28
+# Plain, by run length, bit-packed, dictionary: others let a text be made of the one before it, again and again.
+_ENCODINGS = {0, 2, 3, 4, 8}
+_DEEPEST, _LONGEST_PAGE_HEADER = 12, 1 << 20
+# Field numbers of the format.
+_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
+_N_VALUES, _COMPRESSED, _DATA_AT, _DICTIONARY_AT = 5, 7, 9, 11
+_PAGE_UNPACKED, _PAGE_PACKED = 2, 3
+_PAGE_KINDS = {5: 2, 7: 2, 8: 4}  # data, dictionary, data of version 2, and where they say their encoding
+
+
+def check_pages(file: BinaryIO, most: int, *, any_encoding: bool = False) -> int:
+    """Refuse groups of rows that unpack to more than ``most`` bytes; what all groups unpack to, together.
+
+    ``any_encoding``: of tables that are not releases, and that other writers have written.
+    """
+    total, left = 0, file.seek(0, os.SEEK_END)
+    for group in _footer(file).get(_ROW_GROUPS, []):
+        size = 0
+        for column in group[_COLUMNS]:
+            unpacked, packed = _sizes(file, column[_META_DATA], most, left, any_encoding)
+            size, left = size + unpacked, left - packed
+        if size > most:
+            raise ReleaseFileError(f"expected groups of rows of at most {most:,} bytes")
+        total += size
+    file.seek(0)
+    return total
+
+
+def _footer(file: BinaryIO) -> dict[int, Any]:
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - 8))
+    length = int.from_bytes(file.read(4), "little")
+    if length > end - 8:
+        raise ReleaseFileError("expected the end of a Parquet file")
+    file.seek(end - 8 - length)
+    return _Compact(file.read(length)).struct()
+
+
+def _sizes(
+    file: BinaryIO, column: dict[int, Any], most: int, left: int, any_encoding: bool
+) -> tuple[int, int]:
+    """What the pages of a column unpack to, and their bytes in the file, of which so many are left for pages.
+
+    So no page is counted, or read, for two columns: the work is what the file is long.
+    """
+    place, size, begin = column[_DATA_AT], 0, 0
+    if 0 < column.get(_DICTIONARY_AT, 0) < place:
+        place = column[_DICTIONARY_AT]
+    begin = place
+    end = place + (column[_COMPRESSED] if column[_N_VALUES] else 0)  # no pages at all
+    while place < end:
+        header, length = _page_header(file, place)
+        if header[_PAGE_PACKED] < 0 or header[_PAGE_UNPACKED] < 0:
+            raise ReleaseFileError("expected pages of at least 0 bytes")
+        for kind, encoding in _PAGE_KINDS.items():
+            if not any_encoding and kind in header and header[kind][encoding] not in _ENCODINGS:
+                raise ReleaseFileError("expected pages in plain or dictionary encoding")
+        size += header[_PAGE_UNPACKED]
+        if size > most:
+            break
+        place += length + header[_PAGE_PACKED]
+        if place - begin > left:
+            raise ReleaseFileError("expected pages that lie apart")
+    return size, place - begin
+
+
+def _page_header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:
+    n = 256
+    while True:
+        file.seek(place)
+        compact = _Compact(file.read(n))
+        try:
+            return compact.struct(), compact.place
+        except IndexError:
+            if n >= _LONGEST_PAGE_HEADER:
+                raise
+            n *= 16
+
+
+class _Compact:
+    """Reads Thrift's compact protocol: a struct is a dict by field number; IndexError where the bytes end."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        if depth > _DEEPEST:
+            raise ReleaseFileError("expected a flatter footer")
+        found: dict[int, Any] = {}
+        field = 0
+        while head := self._byte():
+            field = field + (head >> 4) if head >> 4 else self._signed()
+            if field in found:
+                raise ReleaseFileError("expected every field once")
+            kind = head & 15
+            found[field] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (1, 2, 3):
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._signed()
+        if kind == 7:
+            return self._bytes(8)
+        if kind == 8:
+            return self._bytes(self._varint())
+        if kind in (9, 10):
+            head = self._byte()
+            n = head >> 4 if head >> 4 < 15 else self._varint()
+            return [self._value(head & 15, depth + 1) for _ in range(n)]
+        if kind == 12:
+            return self.struct(depth + 1)
+        raise ReleaseFileError("expected another footer")  # a map: Parquet has none
+
+    def _byte(self) -> int:
+        self.place += 1
+        return self.data[self.place - 1]
+
+    def _bytes(self, n: int) -> bytes:
+        self.place += n
+        if self.place > len(self.data):
+            raise IndexError("the bytes end early")
+        return self.data[self.place - n : self.place]
+
+    def _varint(self) -> int:
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+        raise ReleaseFileError("expected a whole number of at most 64 bits")
+
+    def _signed(self) -> int:
+        number = self._varint()
+        return number >> 1 ^ -(number & 1)

@@ -1,0 +1,102 @@
+"""Some rows of a release on disk: what one of many processes keeps of it.
+
+All cells are read, a batch at a time, and those of other rows are dropped. Nothing less would do: the checksum is
+over all of them, and what Parquet says of its row groups (where they are, which rows they hold) nobody signs, so
+that a flipped bit there could lose rows in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from countveil.counts.bounded.room import CELL, ReleaseFileError, Room
+from countveil.counts.clamp import RhoLevels
+from countveil.counts.files.cells import (
+    CELLS_PER_READ,
+    CellDigest,
+    Listed,
+    all_but,
+    check_schema,
+    check_values,
+    read_batch,
+)
+from countveil.counts.files.folder import opened
+from countveil.counts.files.header import MISSING, Header
+from countveil.counts.files.release import read_described
+from countveil.counts.layout import CellList, Contents, NonPositive, n_rows_and_width
+
+# Arrow's errors are ValueError, OSError or one of the others too.
+_DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, OSError, MemoryError)
+
+
+def read_rows(path: str | os.PathLike[str], start: int, stop: int) -> Contents:
+    """Rows ``start`` to ``stop`` of a release; a part that is missing or damaged is named."""
+    source = Path(path)
+    try:
+        header, draft, files, room = read_described(source)
+        if not 0 <= start < stop <= draft.shape[0]:
+            raise ReleaseFileError(f"expected rows among {draft.shape[0]}, got {start} to {stop}")
+        part = _draft_of(draft, start, stop)
+        positive, listed, digest = CellList(part.shape), CellList(part.shape), CellDigest()
+        for name in files:
+            try:
+                for cells in _cells_between(name, draft, header, start, stop, room, digest):
+                    rows, columns = np.divmod(cells.flat, n_rows_and_width(part.shape)[1])
+                    above = cells.values > 0
+                    positive.add(rows[above], columns[above], cells.values[above])
+                    chosen = cells.missing | (header.absent == MISSING)
+                    listed.add(rows[chosen], columns[chosen])
+            except _DAMAGE as error:
+                raise ReleaseFileError(f"{name.name}: {error}") from error
+        if digest.hexdigest() != header.cells_sha256:
+            raise ReleaseFileError("expected the cells that its checksum covers, got others")
+    except _DAMAGE as error:
+        raise ReleaseFileError(f"{source}: damaged release: {error}") from error
+    if header.absent == MISSING:
+        missing = all_but(listed.places(), part.shape, room)
+    else:
+        missing = listed.places() if listed else None
+    cells_above, levels = positive.cells(), RhoLevels(part.rho, part.shape)
+    number = levels.count((cells_above, missing))
+    return part._replace(
+        positive=cells_above, missing=missing, nonpositive=NonPositive(levels.values, number, None)
+    )
+
+
+def shape_of(path: str | os.PathLike[str]) -> tuple[int, ...]:
+    """The shape of a release on disk, without its cells."""
+    return read_described(Path(path))[1].shape
+
+
+def _draft_of(draft: Contents, start: int, stop: int) -> Contents:
+    rows, *others = draft.labels
+    guarantees = draft.row_guarantees
+    return draft._replace(
+        shape=(stop - start, *draft.shape[1:]),
+        labels=(None if rows is None else rows[start:stop], *others),
+        rho=draft.rho if draft.rho.ndim == 0 else draft.rho[start:stop],
+        row_guarantees=None if guarantees is None else guarantees[start:stop],
+    )
+
+
+def _cells_between(
+    path: Path, draft: Contents, header: Header, start: int, stop: int, room: Room, digest: CellDigest
+) -> Iterator[Listed]:
+    """The listed cells of these rows in one file, counted from the first of them."""
+    first, last = (row * n_rows_and_width(draft.shape)[1] for row in (start, stop))
+    for file in opened([path]):
+        check_schema(file.schema_arrow, draft)
+        for batch in file.iter_batches(batch_size=CELLS_PER_READ, use_threads=False):
+            cells = read_batch(batch, draft.shape)
+            if (np.diff(cells.flat) <= 0).any():
+                raise ReleaseFileError("expected cells in order, each once")
+            check_values(cells, header)
+            digest.add(cells)
+            here = slice(*np.searchsorted(cells.flat, (first, last)))
+            room.take(len(cells.flat[here]), CELL, "cells")
+            if len(cells.flat[here]):
+                yield Listed(cells.flat[here] - first, cells.values[here], cells.missing[here])

@@ -1,0 +1,154 @@
+"""Checkpoints: the carries of all chains, and how many draws the run had then, in one file.
+
+A file is a first line, then parts, each after its length in 8 bytes: a header in JSON, the carry of every chain,
+and its running means where not all draws are kept; then a SHA-256 of all that. The one before stays beside it: if
+the newest is damaged, chains go on from there. Nothing in it is executed when it is read, and nothing is allocated
+that the file does not hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from countveil.counts.bounded.numpy_files import check_archive
+from countveil.inference.carry import Carry
+from countveil.posterior.runs.run_files import BEFORE, COMING, NEWEST, RunFiles
+from countveil.runtime.machine import this_machine
+
+MAGIC = b"countveil-checkpoint 1\n"
+
+
+class DamagedCheckpointError(ValueError):
+    """No checkpoint of a run can be read."""
+
+
+class Checkpoint(NamedTuple):
+    """Where the chains of a run stood."""
+
+    sweep: int
+    draws: int  # of every chain
+    seconds: float  # so far
+    made_by: dict[str, str]  # versions and processor
+    carries: tuple[Carry, ...]
+    running: tuple[Mapping[str, np.ndarray], ...] = ()  # of every chain, see ``running_means``
+
+
+def write_checkpoint(
+    files: RunFiles,
+    sweep: int,
+    draws: int,
+    seconds: float,
+    carries: Iterable[Carry],
+    running: Iterable[Carry] = (),
+) -> None:
+    """The draws it speaks of must be on disk before. Running means come in the form of carries, after them."""
+    newest, before = files.place / NEWEST, files.place / BEFORE
+    header = {"sweep": sweep, "draws": draws, "seconds": seconds, "made_by": this_machine()}
+    coming = files.place / COMING
+    files.write(coming, _parts(header, chain(carries, running)))
+    if newest.exists():
+        files.rename(newest, before)
+    files.rename(coming, newest)
+    files.sync()
+
+
+def _parts(header: dict[str, Any], carries: Iterable[Carry]) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+
+    def sized(part: bytes) -> Iterator[bytes]:
+        for piece in (len(part).to_bytes(8, "little"), part):
+            digest.update(piece)
+            yield piece
+
+    digest.update(MAGIC)
+    yield MAGIC
+    yield from sized(json.dumps(header).encode())
+    for carry in carries:
+        yield from sized(carry.to_bytes())
+    yield digest.digest()
+
+
+def read_checkpoint(place: Path) -> Checkpoint | None:
+    """The newest that is whole, with a warning if it is not the last one; None if there never was one."""
+    found = [place / name for name in (NEWEST, BEFORE) if (place / name).exists()]
+    for path in found:
+        try:
+            checkpoint = _read(path)
+        except FileNotFoundError:
+            return read_checkpoint(place)  # of a run that grows: it has another name by now
+        except (ValueError, KeyError, TypeError, OSError, RuntimeError, RecursionError, zipfile.BadZipFile):
+            continue
+        if path.name != found[0].name:
+            warnings.warn(
+                f"the last checkpoint is damaged: the run goes on from the one before, sweep {checkpoint.sweep}",
+                stacklevel=5,
+            )
+        return checkpoint
+    if found:
+        raise DamagedCheckpointError("got damaged checkpoints, from which no chain can go on")
+    return None
+
+
+def _read(path: Path) -> Checkpoint:
+    content = memoryview(path.read_bytes())
+    body, told = content[:-32], content[-32:]
+    if bytes(body[: len(MAGIC)]) != MAGIC or hashlib.sha256(body).digest() != bytes(told):
+        raise ValueError("another file, or a damaged one")
+    parts, at = [], len(MAGIC)
+    while at < len(body):
+        length = int.from_bytes(body[at : at + 8], "little")
+        parts.append(body[at + 8 : at + 8 + length])
+        at += 8 + length
+    header = json.loads(bytes(parts[0]))
+    carries = tuple(_carry(bytes(part)) for part in parts[1:])
+    if any(carry.sweep != header["sweep"] for carry in carries):
+        raise ValueError("chains that are not in step")
+    numbers = [carry.chain for carry in carries]
+    half = len(numbers) // 2
+    is_double = (
+        half > 0 and numbers[:half] == numbers[half:]
+    )  # running means follow the carries, in their order
+    running = tuple(carry.state for carry in carries[half:]) if is_double else ()
+    return Checkpoint(
+        int(header["sweep"]),
+        int(header["draws"]),
+        float(header["seconds"]),
+        dict(header["made_by"]),
+        carries[: len(carries) - len(running)],
+        running,
+    )
+
+
+def _carry(part: bytes) -> Carry:
+    """The carry, once its arrays are known to be no larger than the file."""
+    with zipfile.ZipFile(io.BytesIO(part)) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise ValueError("an array that swells")
+        check_archive(archive, len(part))
+    return Carry.from_bytes(part)
+
+
+def warn_of_another_machine(made_by: dict[str, str]) -> None:
+    """Draws may then differ in their last bits from those of one run without a stop; they are as good."""
+    now = this_machine()
+    changed = [
+        f"{name} {made_by.get(name)} before, {now[name]} now"
+        for name in now
+        if made_by.get(name) != now[name]
+    ]
+    if changed:
+        warnings.warn(
+            f"the run was begun elsewhere ({'; '.join(changed)}): its draws may differ in the last bits from those "
+            "of a run without a stop",
+            stacklevel=4,
+        )

@@ -1,0 +1,284 @@
+"""The store that grows: draws go to disk as they come, with checkpoints from which the chains go on.
+
+The folder is what ``save_run`` writes, marked incomplete, and a group ``checkpoint`` beside the draws. At a
+checkpoint draws come first, then the number of them in the root's attributes, then the carries: killed at any
+moment, a run has all draws that its checkpoint speaks of. What was drawn after it is drawn again, bit by bit the
+same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.files.atomic import unfinished
+from countveil.inference.carry import Carry
+from countveil.inference.relocation import BEFORE
+from countveil.inference.settings import COMPLETE, Settings, described_settings
+from countveil.inference.store import kept_of
+from countveil.posterior.running_means import ChainMeans
+from countveil.posterior.runs.checkpoint import Checkpoint, write_checkpoint
+from countveil.posterior.runs.growing_array import SCALARS_PER_CHUNK, GrowingArray, number_draws
+from countveil.posterior.runs.packed_release import pack_release
+from countveil.posterior.runs.reader import damage_is_told
+from countveil.posterior.runs.run_files import RunFiles
+from countveil.posterior.runs.running_group import RUNNING, chunks_of, write_running
+from countveil.posterior.runs.schema import OPENING, checksum, present_name
+from countveil.posterior.runs.signals import Signals
+from countveil.posterior.runs.writer import LARGEST_CHUNK, SMALLEST_CHUNK
+
+#: A tree without draws for states of these arrays, and the releases that go with it.
+Template = Callable[
+    [Mapping[str, np.ndarray]], tuple[xr.DataTree, Mapping[str, PrivateCounts | CombinedReleases]]
+]
+
+#: Checkpoints take at most this share of the time.
+_SHARE = 0.02
+
+
+class GrowingStore:
+    """See ``inference.store.Store``. One that is new makes its folder once the chains have started."""
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Settings,
+        chains: Sequence[int],
+        seconds_between: float,
+        new: Template | None = None,
+        files: RunFiles | None = None,
+        checkpoint: Checkpoint | None = None,
+        running: ChainMeans | None = None,
+    ) -> None:
+        self.path, self.settings, self.chains = path, settings, tuple(chains)
+        self.signals = Signals()
+        self._new, self._files, self._last, self._running = new, files, checkpoint, running
+        self._between, self._due = seconds_between, time.monotonic() + seconds_between
+        self._seconds = 0.0 if checkpoint is None else checkpoint.seconds
+        self._began = time.perf_counter()
+        self._filled = [0 if checkpoint is None else checkpoint.draws] * len(self.chains)
+        self._sweep = 0 if checkpoint is None else checkpoint.sweep  # of the last checkpoint
+        self.saved = self._filled[0]  # draws of every chain that it has
+        self._is_new = True
+        self._fields: dict[str, list[GrowingArray]] = {}
+        self._scalars: dict[str, list[GrowingArray]] = {}
+
+    def begin(self, started: Callable[[], Iterable[Carry]]) -> Iterable[Carry]:
+        """The folder is there, and the arrays are open, from the last checkpoint on."""
+        state = next(iter(started())).state
+        fields = list(state if self._running is None else self._running.begin(state))
+        if self._new is not None:
+            self._files = _make_folder(self.path, *self._new(state))
+            self._open_arrays(fields)
+        else:
+            with damage_is_told(self.path):
+                if self._last is not None:
+                    _check_like(self._last.carries, started())
+                    self._load_running(self._last.running)
+                self._open_arrays(fields)
+        return () if self._last is None else self._last.carries
+
+    def _open_arrays(self, fields: list[str]) -> None:
+        draws, attributes = self._filled[0], self._open_files.attributes()
+        scalars, root = json.loads(attributes["scalars"]), self._open_files.root
+        if json.loads(attributes["fields"]) != fields or any(Path(name).name != name for name in scalars):
+            raise ValueError("path: expected a run of this problem, got one with other arrays")
+        self._fields = {name: [self._array(root / "posterior" / name, draws)] for name in fields}
+        for name in scalars:
+            # An inferred alpha stands in both groups.
+            groups = ["sample_stats", *(["posterior"] if name not in fields else [])]
+            places = [root / group / name for group in groups]
+            self._scalars[present_name(name)] = [
+                self._array(place, draws) for place in places if place.is_dir()
+            ]
+        if self._new is None:
+            # A run that was killed may have more draws than its checkpoint says: they come again.
+            now = self._described("interrupt")
+            self._open_files.set_attributes(draws=draws, settings=now, complete=0, checksum=None)
+
+    def keep(self, chain: int, state: Any, monitored: dict[str, float]) -> None:
+        """The chain's next draw: on disk as soon as it fills a chunk."""
+        row = self.chains.index(chain)
+        for name, value in kept_of(state, chain, self._running).items():
+            for array in self._fields[name]:
+                array.append(row, value)
+        for name, scalar in monitored.items():
+            for array in self._scalars[name]:
+                array.append(row, scalar)
+        self._filled[row] += 1
+
+    def common(self) -> int:
+        """Draws that every chain has."""
+        return min(self._filled)
+
+    def swept(self, sweep: int, carries: Callable[[], Iterable[Carry]], last: bool) -> bool:
+        """A checkpoint if it is time, at a signal, and after the last sweep."""
+        asked = self.signals.checkpoint or self.signals.stop is not None
+        if asked or last or sweep == self.settings.sweeps or time.monotonic() >= self._due:
+            self.signals.checkpoint = False
+            self._checkpoint(sweep, carries())
+        return self.signals.stop is not None and sweep < self.settings.sweeps
+
+    def stopped(self, carries: Callable[[], Iterable[Carry]] | None) -> None:
+        """A checkpoint, unless there is one already, or the chains stand in the middle of a sweep."""
+        if carries is not None and (sweep := next(iter(carries())).sweep) > self._sweep:
+            self._checkpoint(sweep, carries())
+
+    def ended(self, stopped: str) -> None:
+        """Say why the chains ended; a run at its end is marked complete, with a checksum of it all."""
+        files, seconds = self._open_files, self._elapsed()
+        files.set_attributes(settings=self._described(stopped))
+        if stopped in COMPLETE:
+            if self._running is not None:
+                write_running(files, [self._running.sums(chain) for chain in self.chains])
+            mark_complete(files, seconds)
+
+    def close(self) -> None:
+        """Another process may write the run."""
+        if self._files is not None:
+            self._files.close()
+
+    def _checkpoint(self, sweep: int, carries: Iterable[Carry]) -> None:
+        began, files = time.monotonic(), self._open_files
+        if self._is_new or self.common() > self.saved:  # in burn-in there is nothing else to write
+            for array in (a for arrays in (*self._fields.values(), *self._scalars.values()) for a in arrays):
+                array.bring_up_to_date()
+            for group in ("posterior", "sample_stats"):
+                number_draws(files, files.root / group / "draw", self.common())
+            files.set_attributes(draws=self.common(), settings=self._described("interrupt"))
+            files.sync()
+        write_checkpoint(files, sweep, self.common(), self._elapsed(), carries, self._running_carries(sweep))
+        self._is_new, self._sweep, self.saved, now = False, sweep, self.common(), time.monotonic()
+        self._due = now + max(self._between, (now - began) / _SHARE)
+
+    def _running_carries(self, sweep: int) -> Iterator[Carry]:
+        """The running means of all chains, in the form of carries."""
+        if self._running is not None:
+            for chain in self.chains:
+                yield Carry(chain, sweep, self._running.sums(chain), {})
+
+    def _load_running(self, found: Sequence[Mapping[str, np.ndarray]]) -> None:
+        if self._running is None:
+            return
+        if len(found) != len(self.chains):
+            raise ValueError("path: expected a checkpoint of this problem, got one without its running means")
+        for chain, sums in zip(self.chains, found, strict=True):
+            self._running.load(chain, sums)
+
+    def _described(self, stopped: str) -> str:
+        return described_settings(self.settings, self._elapsed(), stopped)
+
+    def _elapsed(self) -> float:
+        return self._seconds + time.perf_counter() - self._began
+
+    @property
+    def _open_files(self) -> RunFiles:
+        assert self._files is not None
+        return self._files
+
+    def _array(self, path: Path, draws: int) -> GrowingArray:
+        return GrowingArray(self._open_files, path, draws)
+
+
+def mark_complete(files: RunFiles, seconds: float) -> None:
+    """The last that is written of a run: a checksum of it all."""
+    for group in ("posterior", "sample_stats"):
+        files.set_attributes(group, sampling_time=seconds)
+    with xr.open_datatree(files.root, **OPENING) as tree:
+        found = checksum(tree)
+    files.set_attributes(checksum=found, complete=1)
+    files.sync()
+
+
+def check_new(path: str | os.PathLike[str], name: str = "store") -> Path:
+    """A place for a new run, or an error before any work that speaks of the parameter ``name``."""
+    target = Path(path)
+    if target.exists():
+        raise FileExistsError(
+            f"{name}: expected a new folder, got {str(target)!r}, which exists (cv.resume goes on with a run)"
+        )
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{name}: expected a folder to write into, got {str(target.parent)!r}")
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(f"{name}: expected a folder that can be written, got {str(target.parent)!r}")
+    return target
+
+
+def _make_folder(
+    target: Path, tree: xr.DataTree, releases: Mapping[str, PrivateCounts | CombinedReleases]
+) -> RunFiles:
+    """The folder of a new run, all at once, locked."""
+    files = None
+    try:
+        for group, release in releases.items():
+            tree[group] = xr.DataTree(pack_release(release))
+        with unfinished(target.parent) as place:
+            temporary = place / target.name
+            tree.to_zarr(temporary, mode="w", consolidated=False, encoding=_encoding(tree, releases))
+            files = RunFiles(temporary)
+            files.move(target)  # refused where somebody else was quicker
+    except BaseException as error:
+        if files is not None:
+            files.close()
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise OSError(error.errno, f"store: could not write {str(target)!r} ({reason})") from error
+        raise
+    return files
+
+
+def _encoding(tree: xr.DataTree, releases: Iterable[str]) -> dict[str, Any]:
+    """As ``save_run`` has it: one chunk per draw, small draws share one. A run may grow, so they share no fewer."""
+    encoding: dict[str, Any] = {}
+    for group in ("posterior", "sample_stats"):
+        chunks: dict[str, Any] = {"draw": {"chunks": (SCALARS_PER_CHUNK,)}}
+        for name, variable in tree[group].data_vars.items():
+            rest = variable.shape[2:]
+            size = variable.dtype.itemsize * math.prod(rest)
+            together = max(1, SMALLEST_CHUNK // max(size, 1)) if rest else SCALARS_PER_CHUNK
+            chunks[str(name)] = {"chunks": (1, min(together, SCALARS_PER_CHUNK), *rest)}
+        encoding[f"/{group}"] = chunks
+    if RUNNING in tree.children:
+        means = tree[RUNNING].data_vars.items()
+        encoding[f"/{RUNNING}"] = {str(name): {"chunks": chunks_of(variable)} for name, variable in means}
+    for group in releases:
+        sizes = {name: file.size for name, file in tree[group].data_vars.items()}
+        encoding[f"/{group}"] = {
+            name: {"chunks": (max(1, min(n, LARGEST_CHUNK)),)} for name, n in sizes.items()
+        }
+    return encoding
+
+
+def _check_like(carries: Sequence[Carry], started: Iterable[Carry]) -> None:
+    """Carries from a file have the arrays of this problem: compiled code does not look at their sizes."""
+    same = True
+    for own, carry in zip_longest(started, carries):  # one at a time: they may be large
+        if own is None or carry is None or own.chain != carry.chain:
+            same = False
+            break
+        extra = own.extra
+        if any(name.startswith(BEFORE) for name in carry.extra):  # stopped in the midst of a relocation
+            kept = {f"{BEFORE}{name}": value for name, value in own.state.items()}
+            extra = {**extra, **kept, f"{BEFORE}log_likelihood": np.zeros(())}
+        for found, expected in ((carry.state, own.state), (carry.extra, extra)):
+            same = same and found.keys() == expected.keys()
+            same = same and all(
+                _is_like(np.asarray(found[name]), np.asarray(expected[name])) for name in expected
+            )
+    if not same:
+        raise ValueError("path: expected a checkpoint of this problem, got one with another state")
+
+
+def _is_like(one: np.ndarray, other: np.ndarray) -> bool:
+    same = one.shape == other.shape and one.dtype.kind == other.dtype.kind
+    return same and not (one.dtype.kind == "f" and bool(np.isnan(one).any()))

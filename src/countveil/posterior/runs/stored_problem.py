@@ -1,0 +1,123 @@
+"""The problem of a run, so that its chains can go on: what is told of it in the folder, and how it comes back.
+
+Releases are in the run. Plain counts never are, nor models of a user's own: they must be given again, and a SHA-256
+of the data says whether they are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.plain_counts import PlainCounts, read_counts
+from countveil.inference.problem import Counts, Problem, for_rows_of, make_problem
+from countveil.models.shared_factors import SharedFactors
+from countveil.models.unknown_noise import UnknownNoise
+from countveil.posterior.runs.schema import describe_model, stored_model
+
+#: Numbers of a block: 8 MB of int64.
+_BLOCK = 2**20
+
+
+def describe_problem(problem: Problem) -> dict[str, Any]:
+    """What the tree of a run does not say of its problem."""
+    return {
+        "unknown_noise": None if problem.alpha is None else list(problem.alpha.prior),
+        "robust": problem.robust,
+        "data": {name: data_hash(view.given) for name, view in problem.views.items()},
+    }
+
+
+def releases_of(problem: Problem) -> dict[str, PrivateCounts | CombinedReleases]:
+    """The releases that go into the run, by the names of their groups."""
+    return {
+        f"release_{name}" if name else "release": view.given
+        for name, view in problem.views.items()
+        if not isinstance(view.given, PlainCounts)
+    }
+
+
+def problem_again(
+    attributes: Mapping[str, Any],
+    releases: Mapping[str, PrivateCounts | CombinedReleases],
+    model: Any,
+    data: Any,
+) -> Problem:
+    """The problem of a run from its root's attributes, its releases, and what it does not hold."""
+    told, described = json.loads(attributes["problem"]), json.loads(attributes["model"])
+    if isinstance(model, UnknownNoise):
+        model = model.model
+    own = stored_model(described)
+    if own is None:
+        if model is None or json.loads(json.dumps(describe_model(model))) != described:
+            got = "none" if model is None else repr(model)
+            raise ValueError(
+                f"model: expected the {described['name']} of this run, which it does not hold, got {got}"
+            )
+        own = model
+    given = _data(told["data"], releases, data, isinstance(own, SharedFactors))
+    if own is not model and model is not None:
+        again = model if isinstance(own, SharedFactors) else for_rows_of(model, given)
+        if again != own:
+            raise ValueError(f"model: expected that of this run, {own!r}, got {model!r}")
+    if told["unknown_noise"] is not None:
+        own = UnknownNoise(own, tuple(told["unknown_noise"]))
+    method = json.loads(attributes["settings"])["method"]
+    return make_problem(own, given, method, robust=told["robust"])
+
+
+def _data(
+    hashes: Mapping[str, str],
+    releases: Mapping[str, PrivateCounts | CombinedReleases],
+    data: Any,
+    several: bool,
+) -> Any:
+    if several and data is not None and not isinstance(data, Mapping):
+        raise TypeError(f"data: expected a mapping from views to arrays, got {type(data).__name__}")
+    found: dict[str, Counts] = {}
+    for view, told in hashes.items():
+        name = f"{view}: " if view else ""
+        again = data.get(view) if several and data is not None else data
+        kept = releases.get(f"release_{view}" if view else "release")
+        if again is None and kept is None:
+            raise ValueError(
+                f"{name}data: expected the plain counts of this run, which it does not hold, got none"
+            )
+        found[view] = kept if again is None and kept is not None else read_counts(again)
+        if data_hash(found[view]) != told:
+            raise ValueError(f"{name}data: expected the counts that the run was begun with, got others")
+    return found if several else found[""]
+
+
+def data_hash(counts: Counts) -> str:
+    """SHA-256 of all that a fit sees of its data: cells and noise, not labels."""
+    digest = hashlib.sha256()
+    for piece in _pieces(counts):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(counts: Counts) -> Iterator[bytes]:
+    if isinstance(counts, CombinedReleases):
+        for release in counts.releases:
+            yield from _pieces(release)
+        return
+    yield json.dumps([type(counts).__name__, list(counts.shape)]).encode()
+    cells = [*counts.positive, *(counts.missing or (None, None))]
+    if isinstance(counts, PrivateCounts):
+        below = counts.nonpositive
+        cells += [np.asarray(counts.rho), below.rho, below.number, below.total]
+    for array in cells:
+        if array is None:
+            yield b"none"
+            continue
+        yield json.dumps(list(array.shape)).encode()
+        flat = array.reshape(-1)
+        for start in range(0, len(flat), _BLOCK):
+            block = flat[start : start + _BLOCK]
+            yield block.astype("<f8" if block.dtype.kind == "f" else "<i8").tobytes()

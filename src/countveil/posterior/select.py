@@ -1,0 +1,74 @@
+"""Some of the chains of a posterior; whatever comes of them says that they were selected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+#: The attribute of a tree whose chains were selected: their numbers, and of how many.
+SELECTED = "selected"
+
+
+def checked_numbers(chains: Any, tree: xr.DataTree) -> list[int]:
+    """Numbers of chains of this tree, each once, in order, or an error."""
+    known = tree["posterior"]["chain"].to_numpy().tolist()
+    wanted = f"chains: expected some of the chains {', '.join(map(str, known))}, each once"
+    if isinstance(chains, str | bytes) or not isinstance(chains, Iterable):
+        raise TypeError(f"{wanted}, as a list, got {chains!r}")
+    numbers = list(chains)
+    plain = all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in numbers)
+    if not numbers or not plain or not set(numbers) <= set(known) or len(set(numbers)) < len(numbers):
+        raise ValueError(f"{wanted}, got {numbers!r}")
+    return sorted(map(int, numbers))
+
+
+def with_chains(tree: xr.DataTree, numbers: list[int]) -> xr.DataTree:
+    """The tree with these chains alone. It says so, unless they are all that were run."""
+    groups = {}
+    for node in tree.subtree:
+        dataset = node.to_dataset(inherit=False)
+        has_chains = "chain" in dataset.dims
+        groups[node.path] = dataset.sel(chain=numbers) if has_chains else dataset
+    chosen = xr.DataTree.from_dict(groups)
+    known = tree["posterior"].sizes["chain"]
+    before = _found(tree)
+    if before or len(numbers) < known:
+        chosen.attrs[SELECTED] = json.dumps({"chains": numbers, "of": before[1] if before else known})
+    return chosen
+
+
+def selection_of(tree: xr.DataTree) -> str:
+    """A sentence if chains were selected, else nothing."""
+    found = _found(tree)
+    if found is None:
+        return ""
+    chains, of = found
+    return f"Selected: {len(chains)} of {of} chains ({', '.join(map(str, chains))})."
+
+
+def described_sizes(tree: xr.DataTree) -> str:
+    """Chains and draws, in the words of a repr."""
+    chains, draws = (tree["posterior"].sizes[dim] for dim in ("chain", "draw"))
+    found = _found(tree)
+    of = f"{chains} of {found[1]} chains (selected)" if found else f"{chains} chain{'s' * (chains > 1)}"
+    return f"{of} x {draws} draw{'s' * (draws > 1)}"
+
+
+def say_selection(tree: xr.DataTree, dataset: Any) -> Any:
+    """A dataset or array that came of these draws, with the attribute ``chains`` if they were selected."""
+    told = selection_of(tree)
+    if told:
+        dataset.attrs["chains"] = told
+    return dataset
+
+
+def _found(tree: xr.DataTree) -> tuple[list[int], int] | None:
+    """The selected chains, and of how many, as the attribute of a file or of another tree has them."""
+    if SELECTED not in tree.attrs:
+        return None
+    found = json.loads(tree.attrs[SELECTED])
+    return [int(number) for number in found["chains"]], int(found["of"])

@@ -1,0 +1,89 @@
+"""A picture of how much of each topic there is in each group of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from countveil.counts.shown_text import visible
+from countveil.posterior import Posterior
+from countveil.report.canvas import axes_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Told apart by colour-blind readers too (Okabe and Ito), and by their marks where there is no colour.
+_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5d3a9b", "#000000"]
+_MARKS = "osD^vPX*"
+_WORDS = 4
+
+
+def plot_prevalence(
+    posterior: Posterior,
+    ax: Axes | None = None,
+    *,
+    groups: Sequence[str] | None = None,
+    interval: float = 0.9,
+) -> Axes:
+    """Shares of the topics in groups of rows, with intervals: topics from top to bottom, a mark for every group.
+
+    ``groups`` chooses some of them, at most eight, in this order. Topics bear their heaviest words.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import countveil as cv
+    >>> from countveil.report import plot_prevalence
+    >>> counts = [[90, 60, 0, 3], [80, 70, 9, 0], [4, 0, 90, 10], [0, 9, 80, 20]]
+    >>> model = cv.TopicModel(2, groups=["old", "old", "new", "new"])
+    >>> ax = plot_prevalence(cv.fit(model, counts, sweeps=400, seed=1, progress=False))
+    >>> ax.get_xlabel()
+    'share of expected counts (90% intervals)'
+    """
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"posterior: expected a Posterior, got {type(posterior).__name__}")
+    found = posterior.prevalence(interval=interval)
+    places = _chosen(found.groups, groups)
+    topics = posterior.topics(_WORDS)
+    mean, low, high = (found.shares[name].to_numpy()[places] for name in ("mean", "low", "high"))
+    n_groups, n_topics = mean.shape
+    ax = axes_for(ax, 7.0, 1.2 + n_topics * (0.25 + 0.18 * n_groups))
+    step = 0.7 / n_groups
+    for i, place in enumerate(places):
+        y = np.arange(n_topics) + (i - (n_groups - 1) / 2) * step
+        errors = [np.maximum(mean[i] - low[i], 0), np.maximum(high[i] - mean[i], 0)]
+        ax.errorbar(
+            mean[i], y, xerr=errors, fmt=_MARKS[i], color=_COLOURS[i], markersize=5, elinewidth=1.5, capsize=2,
+            label=_plain(found.groups[place]),
+        )  # fmt: skip
+    for k in range(n_topics - 1):
+        ax.axhline(k + 0.5, color="#d0d0d0", linewidth=0.8)
+    words = topics.weights[topics.weights["mean"].dims[1]].to_numpy()
+    names = [
+        f"{k}: {_plain(' '.join(str(words[v]) for v in top))}" for k, top in enumerate(topics.top_words())
+    ]
+    ax.set_yticks(np.arange(n_topics), names)
+    ax.set_ylim(n_topics - 0.5, -0.5)
+    ax.set_xlim(left=0)
+    ax.set_xlabel(f"share of expected counts ({interval:.0%} intervals)")
+    ax.set_ylabel("topic")
+    ax.legend(title="group")
+    return ax
+
+
+def _chosen(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:
+    names = list(known if wanted is None else [wanted] if isinstance(wanted, str) else map(str, wanted))
+    for name in names:
+        if name not in known:
+            raise ValueError(f"groups: expected some of {', '.join(map(repr, known))}, got {name!r}")
+    if not 1 <= len(names) <= len(_COLOURS):
+        raise ValueError(f"groups: expected 1 to {len(_COLOURS)} groups in one picture, got {len(names)}")
+    return [known.index(name) for name in names]
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib takes for text: a dollar sign would begin a formula."""
+    return visible(text).replace("$", r"\$")

@@ -1,0 +1,307 @@
+"""The folder of a study: a line for every fit that is done, the table of means with intervals, the page, the
+picture.
+
+``fits.csv`` grows by a line when a fit ends, so that a study that was stopped goes on where it was. The other files
+are written anew from it: ``summary.csv`` (means over releases with 95 % intervals), ``table.md``, ``figure.png``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from countveil.counts.files.atomic import new_file
+from countveil.studies.plan import Found, Job, Measure, Settings, Study
+from countveil.version import __version__
+
+FITS, SUMMARY, TABLE, PICTURE, ABOUT = "fits.csv", "summary.csv", "table.md", "figure.png", "settings.json"
+#: By which lines of the summary differ; a line is a mean over releases.
+GROUPS = tuple(field for field in Job._fields if field != "release")
+#: What exact fits are compared with, release by release.
+REFERENCES = ("naive", "non-private")
+
+
+class ResultFolder:
+    """What a study has found so far, on disk.
+
+    >>> import tempfile
+    >>> from countveil.studies.blocks import STUDY
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     folder = ResultFolder(place, STUDY, "20 actors")
+    ...     folder.add(Job("exact", "paper", 1.0, 0, 10), Found({"error": 0.25}), 1.5)
+    ...     folder = ResultFolder(place, STUDY, "20 actors")  # later
+    ...     list(folder.done())[0].method, folder.summary()["mean"].tolist()
+    ('exact', [0.25, 1.5])
+    """
+
+    def __init__(self, path: str | os.PathLike[str], study: Study, data: str) -> None:
+        self.path, self.study = Path(path), study
+        self.fields = [*Job._fields, *(measure.name for measure in study.measures)]
+        self.path.mkdir(parents=True, exist_ok=True)
+        about = {"study": study.name, "data": data}
+        known = self._about()
+        if known is not None and {name: known.get(name) for name in about} != about:
+            raise ValueError(
+                f"output: expected a new folder, or one of {study.name} on {data}, got one of "
+                f"{known.get('study')} on {known.get('data')}"
+            )
+        if known is None:
+            self._write(ABOUT, json.dumps({**about, "countveil": __version__, "runs": []}, indent=1) + "\n")
+        self._drop_torn_line()
+
+    def note(self, settings: Mapping[str, Any]) -> None:
+        """Remember the settings of a run, for whoever finds the folder."""
+        about = self._about() or {}
+        given = json.loads(json.dumps(dict(settings)))  # as they will be read again
+        if given not in about["runs"]:
+            about["runs"].append(given)
+            self._write(ABOUT, json.dumps(about, indent=1) + "\n")
+
+    def done(self) -> dict[Job, dict[str, float]]:
+        """Measures of every job that is done."""
+        return {_job(line): _scores(line, self.study.measures) for line in self._lines()}
+
+    def add(self, job: Job, found: Found, seconds: float) -> None:
+        """Keep what a fit gave. Arrays come first: a job that has its line has everything."""
+        if found.arrays:
+            (self.path / "arrays").mkdir(exist_ok=True)
+            with new_file(self._arrays(job), overwrite=True) as file:
+                np.savez_compressed(file, allow_pickle=False, **found.arrays)
+        unknown = set(found.scores) - set(self.fields)
+        if unknown:
+            raise ValueError(f"scores: expected measures of {self.study.name}, got {sorted(unknown)}")
+        values = {
+            **job._asdict(),
+            **{n: f"{v:.6g}" for n, v in found.scores.items()},
+            "seconds": f"{seconds:.2f}",
+        }
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.fields, restval="", lineterminator="\n")
+        fresh = not (self.path / FITS).exists()
+        if fresh:
+            writer.writeheader()
+        writer.writerow({name: "" if value is None else value for name, value in values.items()})
+        with (self.path / FITS).open("a", encoding="utf-8") as file:
+            file.write(text.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def arrays(self, job: Job) -> dict[str, np.ndarray] | None:
+        """What a fit kept for the picture, or None."""
+        if not self._arrays(job).is_file():
+            return None
+        with np.load(self._arrays(job), allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+
+    def summary(self) -> pd.DataFrame:
+        """Means over releases with 95 % t-intervals, a line for every kind of fit and measure."""
+        lines = []
+        kinds: dict[tuple[Any, ...], list[dict[str, float]]] = {}
+        names = [measure.name for measure in self.study.measures]
+        names += [difference(m.name, other) for m in self.study.measures if m.better for other in REFERENCES]
+        for job, scores in with_differences(self.done(), self.study.measures).items():
+            kinds.setdefault(tuple(getattr(job, name) for name in GROUPS), []).append(scores)
+        for kind in sorted(kinds, key=_order):
+            for name in names:
+                values = [scores[name] for scores in kinds[kind] if name in scores]
+                if values:
+                    lines.append((*kind, name, len(values), *mean_and_interval(values)))
+        return pd.DataFrame(lines, columns=[*GROUPS, "measure", "n", "mean", "low", "high"])
+
+    def write_results(self) -> None:
+        """The summary, the table in words, and the picture, from the fits that are there."""
+        found = self.summary()
+        self._write(SUMMARY, summary_text(found))
+        self._write(TABLE, table_text(found, self.study))
+        self.study.picture(self, self.path / PICTURE)
+
+    def _about(self) -> dict[str, Any] | None:
+        file = self.path / ABOUT
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+    def _write(self, name: str, text: str) -> None:
+        with new_file(self.path / name, overwrite=True) as file:
+            file.write(text.encode())
+
+    def _lines(self) -> Iterable[dict[str, str]]:
+        if not (self.path / FITS).exists():
+            return []
+        with (self.path / FITS).open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if reader.fieldnames != self.fields:
+                raise ValueError(f"{FITS}: expected the columns {self.fields}, got {reader.fieldnames}")
+            return list(reader)
+
+    def _drop_torn_line(self) -> None:
+        """A writer that was killed may have left half a line, whose fit is then run again."""
+        file = self.path / FITS
+        if file.exists():
+            content = file.read_bytes()
+            whole = content[: content.rfind(b"\n") + 1]
+            if len(whole) < len(content):
+                file.write_bytes(whole)
+            if not whole:
+                file.unlink()
+
+    def _arrays(self, job: Job) -> Path:
+        named = "-".join("" if value is None else f"{value}" for value in job)
+        return self.path / "arrays" / f"{named.replace(' ', '_')}.npz"
+
+
+def with_differences(
+    done: Mapping[Job, Mapping[str, float]], measures: Iterable[Measure]
+) -> dict[Job, dict[str, float]]:
+    """The same, and for exact fits each score minus that of naive and non-private fits of the same data.
+
+    Both see the same counts, and naive the same release, so that differences vary less from release to release
+    than the scores do. A reference of another length will do where there is none of the same.
+    """
+    compared = [measure.name for measure in measures if measure.better]
+    references: dict[Job, list[Job]] = {}
+    for job in done:
+        if job.method in REFERENCES:
+            references.setdefault(job._replace(sweeps=0), []).append(job)
+    found = {job: dict(scores) for job, scores in done.items()}
+    for job, scores in found.items():
+        for method in REFERENCES if job.method == "exact" else ():
+            level = None if method == "non-private" else job.level
+            others = references.get(job._replace(method=method, level=level, sweeps=0), [])
+            if not others:
+                continue
+            other = done[min(others, key=lambda one: (one.sweeps != job.sweeps, -one.sweeps))]
+            for name in compared:
+                if name in scores and name in other:
+                    scores[difference(name, method)] = scores[name] - other[name]
+    return found
+
+
+def difference(measure: str, method: str) -> str:
+    """What the summary calls exact's score minus that of another method."""
+    return f"{measure} - {method}"
+
+
+def run_study(
+    study: Study,
+    output: str | os.PathLike[str],
+    settings: Settings,
+    options: Mapping[str, Any],
+    say: Callable[[str], None] = lambda line: None,
+) -> ResultFolder:
+    """Run what is not there yet, then write table and picture. Stopped at any moment, it can go on."""
+    data = study.load(options)
+    folder = ResultFolder(output, study, study.describe(data))
+    folder.note({name: value for name, value in vars(settings).items() if name not in ("engine", "threads")})
+    jobs = list(dict.fromkeys(study.plan(settings)))
+    done = folder.done()
+    left = [job for job in jobs if job not in done]
+    say(f"{study.title}: {len(jobs)} lines, {len(jobs) - len(left)} of them done before.")
+    for number, job in enumerate(left, 1):
+        began = time.process_time()
+        found = study.perform(job, settings, data)
+        folder.add(job, found, time.process_time() - began)
+        say(f"{number}/{len(left)} {job.said()}: {_told(found.scores)}")
+    folder.write_results()
+    return folder
+
+
+def mean_and_interval(values: Iterable[float]) -> tuple[float, float, float]:
+    """The mean with the ends of its 95 % t-interval, which one value does not have (NaN).
+
+    >>> [round(x, 2) for x in mean_and_interval([1.0, 2.0, 3.0])]
+    [2.0, -0.48, 4.48]
+    """
+    array = np.asarray(list(values), dtype=np.float64)
+    mean = float(array.mean())
+    if len(array) < 2 or not np.isfinite(array).all():
+        return mean, math.nan, math.nan
+    half = float(stats.t.ppf(0.975, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
+    return mean, mean - half, mean + half
+
+
+def summary_text(summary: pd.DataFrame) -> str:
+    """The summary as CSV, six digits."""
+    return summary.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def table_text(summary: pd.DataFrame, study: Study) -> str:
+    """The summary in Markdown: a line for every kind of fit, a column for every measure, mean ± half interval.
+
+    A second table has the differences of exact fits from the others.
+    """
+    titles = {measure.name: measure.title for measure in study.measures}
+    parts = [_table(summary, titles, list(study.shown) or list(titles))]
+    titles = {
+        difference(m.name, other): f"{m.title}, minus {other}"
+        for m in study.measures
+        if m.better
+        for other in REFERENCES
+    }
+    differences = summary[summary["measure"].isin(list(titles))]
+    if not differences.empty:
+        parts.append(_table(differences, titles, list(titles)))
+    return "\n".join(parts)
+
+
+def _table(summary: pd.DataFrame, titles: Mapping[str, str], wanted: list[str]) -> str:
+    present = [name for name in wanted if (summary["measure"] == name).any()]
+    differing = [
+        n for n in GROUPS if n in ("method", "prior", "level") or summary[n].astype(str).nunique() > 1
+    ]
+    head = [*(_HEADS.get(name, name) for name in differing), "n", *(titles[name] for name in present)]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for kind, part in summary.groupby(list(GROUPS), dropna=False, sort=False):
+        values = dict(zip(GROUPS, kind, strict=True))
+        rows = part.set_index("measure")
+        cells = [_shown_field(values[name]) for name in differing] + [str(int(rows["n"].max()))]
+        for name in present:
+            cells.append(_shown_mean(rows.loc[name]) if name in rows.index else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+_HEADS = {"level": "eps/N", "hidden": "held out"}
+
+
+def _shown_field(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:g}"
+    return str(value)
+
+
+def _shown_mean(row: Any) -> str:
+    half = (row["high"] - row["low"]) / 2
+    mean = f"{row['mean']:.3g}" if abs(row["mean"]) < 1000 else f"{row['mean']:.0f}"
+    return mean if not math.isfinite(half) else f"{mean} ± {half:.2g}"
+
+
+def _order(kind: tuple[Any, ...]) -> tuple[Any, ...]:
+    known = dict(zip(GROUPS, kind, strict=True))
+    level = -1e9 if known["level"] is None else -float(known["level"])  # non-private first, then by noise
+    front = (known["data"], known["hidden"], known["size"], known["start"], level)
+    return (*front, known["method"], known["prior"], known["sweeps"])
+
+
+def _job(line: Mapping[str, str]) -> Job:
+    whole = {name: int(line[name]) for name in ("release", "sweeps", "size")}
+    level = float(line["level"]) if line["level"] else None
+    words = {name: line[name] for name in ("method", "prior", "data", "hidden", "start")}
+    return Job(**{**words, **whole, "level": level})  # type: ignore[arg-type]
+
+
+def _scores(line: Mapping[str, str], measures: Iterable[Measure]) -> dict[str, float]:
+    return {measure.name: float(line[measure.name]) for measure in measures if line[measure.name]}
+
+
+def _told(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:4])

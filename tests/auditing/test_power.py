@@ -1,0 +1,110 @@
+"""What the audit says of itself is so: it finds the smallest defects it names with 0.99, and is rarely wrong."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from auditing.zoo import geometric
+from countveil.auditing import audit
+from countveil.auditing.calls import bits_found
+from countveil.auditing.check import FALSE_ALARM, POWER, excess_pvalue, least_excess
+from countveil.auditing.law import OFF, fit_pvalue, smallest_error
+from countveil.auditing.strong_noise import STRONG, copied_pvalue, one_in, raw_pvalue
+from countveil.privacy import Guarantee
+from goodness_of_fit import SEED, fits, rejects
+
+SIZE = 10_000
+
+
+def found_with_power(alarms):
+    """As often as was said, and not much oftener or the statement would be of little worth."""
+    assert fits(stats.binomtest(int(np.sum(alarms)), len(alarms), POWER, alternative="less").pvalue)
+
+
+def test_the_share_of_raw_cells_that_is_named_is_found():
+    rng = np.random.default_rng([SEED, 1])
+    alarms, half = [], []
+    for found, share in ((alarms, 1 / one_in(SIZE, STRONG.rho)), (half, 0.3 / one_in(SIZE, STRONG.rho))):
+        for _ in range(200):
+            noise = geometric(rng, STRONG.rho, SIZE)
+            noise[rng.random(SIZE) < share] = 0
+            found.append(raw_pvalue(noise, STRONG.rho) <= FALSE_ALARM)
+    found_with_power(alarms)
+    assert rejects(stats.binomtest(int(np.sum(half)), len(half), POWER, alternative="less").pvalue)
+
+
+def test_the_share_of_copies_that_is_named_is_found():
+    rng = np.random.default_rng([SEED, 2])
+    copies = least_excess(SIZE * (SIZE - 1) / 2 * STRONG.rho / 2, 1)
+    alarms = []
+    for _ in range(200):
+        noise = geometric(rng, STRONG.rho, SIZE)
+        number = rng.poisson(copies)
+        noise[:number] = -noise[SIZE // 2 : SIZE // 2 + number]
+        alarms.append(copied_pvalue(noise, STRONG.rho) <= FALSE_ALARM)
+    found_with_power(alarms)
+
+
+@pytest.mark.parametrize("rho", [0.01, 1.0, 3.0])
+def test_the_error_of_the_rate_that_is_named_is_found(rho):
+    rng = np.random.default_rng([SEED, 3])
+    size, tests = 200_000, 15
+    off = smallest_error(rho, size, tests)
+    assert off in OFF
+    for sign in (-1, 1):
+        alarms = [
+            fit_pvalue(geometric(rng, rho * (1 + sign * off), size), rho) * tests <= FALSE_ALARM
+            for _ in range(12)
+        ]
+        found_with_power(alarms)
+
+
+def test_no_error_is_named_where_none_would_be_found():
+    assert smallest_error(1.0, 2_000, 15) is None
+    assert smallest_error(900.0, 10**7, 15) is None
+
+
+def test_the_bits_of_a_seed_that_are_named_are_found():
+    """An audit of usual size makes 200,000 calls and finds 32 bits with 0.99."""
+    assert 32 <= bits_found(200_000) < 32.1
+    rng = np.random.default_rng([SEED, 4])
+    calls = 2_000
+    states = round(2 ** bits_found(calls))
+    found_with_power([len(np.unique(rng.integers(0, states, calls))) < calls for _ in range(1000)])
+    missed = [len(np.unique(rng.integers(0, 8 * states, calls))) < calls for _ in range(1000)]
+    assert rejects(stats.binomtest(int(np.sum(missed)), 1000, POWER, alternative="less").pvalue)
+
+
+@pytest.mark.parametrize("expected", [1e-6, 0.01, 1.5, 800.0])
+def test_the_least_excess_is_where_the_alarm_comes(expected):
+    mean = expected + least_excess(expected, 3)
+    limit = next(k for k in range(10**4) if 3 * excess_pvalue(k, expected) <= FALSE_ALARM)
+    assert stats.poisson.sf(limit - 1, mean) == pytest.approx(POWER)
+
+
+def test_a_right_mechanism_fails_fewer_than_one_audit_in_100_000():
+    checks = audit(samples=10_000).checks
+    assert len(checks) * FALSE_ALARM <= 1e-5
+
+
+@pytest.mark.parametrize("rho", [5.0, 9.0, 12.0])
+def test_rare_noise_raises_no_false_alarm(rho):
+    """A chi-square that expects less than one sample would raise one in thousands."""
+    rng = np.random.default_rng([SEED, 5])
+    pvalues = np.array([fit_pvalue(geometric(rng, rho, 20_000), rho) for _ in range(400)])
+    for level in (1e-3, 1e-2):
+        assert fits(
+            stats.binomtest(int((pvalues <= level).sum()), 2_000, level, alternative="greater").pvalue
+        )
+
+
+@pytest.mark.long
+def test_pvalues_of_a_right_mechanism_are_no_smaller_than_they_say():
+    """All checks of an audit give a smallest p-value below 0.1 / checks in at most a tenth of audits."""
+    small = 0
+    for _ in range(100):
+        pvalues = [
+            c.numbers["p-value"] for c in audit(Guarantee(1), 100_000).checks if "p-value" in c.numbers
+        ]
+        small += min(pvalues) <= 0.1 / len(pvalues)
+    assert fits(stats.binomtest(small, 100, 0.1, alternative="greater").pvalue)

@@ -1,0 +1,65 @@
+"""``countveil fit topics --groups FILE.csv:COLUMN``."""
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.cli import main
+
+COUNTS = np.array([[9, 7, 0, 0]] * 6 + [[0, 1, 8, 6]] * 6)
+NAMES = [f"letter {i}" for i in range(12)]
+QUICK = ["--topics", "2", "--sweeps", "60", "--thin", "2", "--seed", "1"]
+
+
+@pytest.fixture
+def release(tmp_path):
+    path = tmp_path / "release.parquet"
+    cv.simulate_release(COUNTS, epsilon=3, seed=1, labels=(NAMES, None)).save(path)
+    (tmp_path / "letters.csv").write_text(
+        "letter,place,year\n" + "".join(f"{n},NA,{2001 if i < 6 else 1999}\n" for i, n in enumerate(NAMES[1:], 1))
+        + "letter 0,NA,\n"
+    )  # fmt: skip
+    (tmp_path / "order.csv").write_text("office\n" + "north\nsouth\n" * 6)
+    return path
+
+
+def fit(release, tmp_path, groups):
+    run = tmp_path / "run.zarr"
+    code = main(["fit", "topics", str(release), "-o", str(run), *QUICK, "--groups", groups])
+    return code, run
+
+
+def test_by_label(release, tmp_path, capsys):
+    code, run = fit(release, tmp_path, f"{tmp_path}/letters.csv:year")
+    assert code == 0
+    out = capsys.readouterr().out
+    assert "Shares of the topics in the groups" in out
+    groups = cv.load_posterior(run).model.groups
+    assert groups.names == ("1999", "2001")
+    assert groups.codes.tolist() == [-1, *[1] * 5, *[0] * 6]
+
+
+def test_in_order(release, tmp_path):
+    code, run = fit(release, tmp_path, f"{tmp_path}/order.csv:office")
+    assert code == 0
+    assert cv.load_posterior(run).model.groups.codes.tolist() == [0, 1] * 6
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ("letters.csv", "--groups: expected FILE.csv:COLUMN, got"),
+        ("letters.csv:month", "expected one of the columns 'letter', 'place', 'year'"),
+        ("nothing.csv:year", "No such file"),
+        ("twice.csv:year", "--groups: expected every row once in the column 'letter', got 'a' again"),
+        ("few.csv:year", "groups: expected a group, or None, for every row, got nothing for 'letter 1'"),
+    ],
+)
+def test_what_is_refused(release, tmp_path, capsys, monkeypatch, groups, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "twice.csv").write_text("letter,year\na,1\na,2\n")
+    (tmp_path / "few.csv").write_text("letter,year\nletter 0,1\n")
+    code, run = fit(release, tmp_path, groups)
+    assert code == 2
+    assert words in capsys.readouterr().err
+    assert not run.exists()

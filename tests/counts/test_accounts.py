@@ -1,0 +1,143 @@
+"""What releases in a ledger cost together: what adds up, and what does not."""
+
+import decimal
+from fractions import Fraction
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from counts.conftest import spent
+
+COUNTS = [[3, 0], [1, 2]]
+
+
+def test_slopes_add_whatever_the_unit(ledger_path, enter):
+    enter(1, precision=4)
+    enter(3, precision=2)
+    enter(2, unit="cell")
+    enter(5, dataset="other letters")
+    assert spent(ledger_path) == Fraction(15, 4)
+    assert spent(ledger_path, "other letters") == 5
+
+
+def test_the_largest_slope_of_any_row_counts(ledger_path, enter):
+    enter([1, 3])
+    enter([2, 1])
+    assert spent(ledger_path) == 5
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "sum_of_both"),
+    [
+        ("ab", "cd", {}, 2),  # different rows
+        ("ab", "bc", {}, 3),  # one in common
+        ("ab", "ab", {}, 3),
+        ("ab", "cd", {"unit": "person"}, 3),  # a person may have rows of any name
+        ("ab", None, {}, 3),  # rows without names may be any
+    ],
+)  # fmt: skip
+def test_disjoint_rows_compose_by_maximum(ledger_path, enter, first, second, options, sum_of_both):
+    enter(1, rows=list(first), columns=["x", "y"], **options)
+    enter(2, rows=None if second is None else list(second), columns=["x", "y"], **options)
+    assert spent(ledger_path) == sum_of_both
+
+
+def test_three_releases_compose_by_the_row_that_meets_most(ledger_path, enter):
+    for epsilon, rows in ((1, "ab"), (2, "bc"), (4, "de")):
+        enter(epsilon, rows=list(rows), columns=["x", "y"])
+    assert spent(ledger_path) == 4
+    enter(2, rows=["a", "c"], columns=["x", "y"])
+    assert spent(ledger_path) == 4  # c: 2 + 2
+    enter(1, rows=["c", "e"], columns=["x", "y"])
+    assert spent(ledger_path) == 5  # c: 2 + 2 + 1, e: 4 + 1
+
+
+def test_the_same_counts_under_other_rows_add(ledger_path, enter):
+    enter(1, rows=["ann", "bo"], columns=["oil", "gas"])
+    enter(1, np.transpose(COUNTS), rows=["oil", "gas"], columns=["ann", "bo"])  # the table turned around
+    assert spent(ledger_path) == 2
+    enter(1, labels={"department": ["sales", "legal"], "column": ["oil", "gas"]})
+    assert spent(ledger_path) == 3
+
+
+def test_a_pair_of_an_undirected_graph_counts_from_either_end(ledger_path, enter):
+    graph = nx.Graph([("a", "b", {"weight": 3})])
+    enter(1, graph, rows=["a"], columns=["b"])
+    enter(1, graph, rows=["b"], columns=["a"])
+    assert spent(ledger_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (["1", "2"], [1.0, 2.0]),
+        (["007", "x"], ["7", "y"]),
+        (["\u00e9", "b"], ["e\u0301", "c"]),
+        (["ann", "b"], ["Ann ", "c"]),
+        (["Müller", "b"], ["muller", "c"]),
+        (["0.5", "b"], [".50", "c"]),
+    ],
+)
+def test_spellings_of_one_row_are_one(ledger_path, enter, first, second):
+    for rows in (first, second):
+        enter(1, rows=rows, columns=["x", "y"])
+    assert spent(ledger_path) == 2
+
+
+def test_a_network_turned_around_adds(ledger_path, enter):
+    graph = nx.DiGraph([("ann", "bo", {"weight": 7})])
+    enter(1, graph, rows=["ann"], columns=["ann", "bo"])
+    enter(1, graph.reverse(), rows=["bo"], columns=["ann", "bo"])
+    assert spent(ledger_path) == 2
+
+
+def test_a_wide_table_by_another_index_adds(ledger_path, enter):
+    table = pd.DataFrame({"author": ["a", "b"], "city": ["x", "y"], "oil": [1, 2]})
+    for index, rows in (("author", ["a"]), ("city", ["x"])):
+        enter(1, table, index=index, rows=rows, columns=["oil"])
+    assert spent(ledger_path) == 2
+    for index, rows in (("author", ["a"]), ("city", ["x"])):
+        enter(1, table.set_index(index)[["oil"]], rows=rows, columns=["oil"])
+    assert spent(ledger_path) == 4  # the same rows by the same index, twice each
+
+
+def test_many_rows_add(ledger_path, enter, monkeypatch):
+    monkeypatch.setattr("countveil.counts.accounts.MOST_ROWS", 1)
+    enter(1, rows=["a", "b"], columns=["x", "y"])
+    enter(1, rows=["c", "d"], columns=["x", "y"])
+    assert spent(ledger_path) == 2
+
+
+def test_a_day_is_one_however_it_was_kept(ledger_path, enter, tmp_path):
+    days, names = ["2025-01-01", "2025-01-02"], {"rows": ["2025-01-01", "2025-01-02"], "columns": ["oil"]}
+    table = pd.DataFrame({"day": days, "oil": [1000, 2000]})
+    times = table.assign(day=pd.to_datetime(table["day"]).astype("datetime64[ns]"))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    times.to_parquet(tmp_path / "t.parquet")
+    forms = (table, times, times.set_index("day"), tmp_path / "t.csv", tmp_path / "t.parquet")
+    for number, form in enumerate(forms, 1):
+        index = {} if isinstance(form, pd.DataFrame) and form.index.name else {"index": "day"}
+        one = enter(50, form, **index, **names)
+        assert one.to_dense().ravel().tolist() == [1000, 2000]
+        assert spent(ledger_path) == 50 * number
+        public = enter(50, form, **index, public_labels=True)
+        assert public.labels[0].tolist() == days
+        ledger_path.unlink()
+        for _ in range(number):
+            enter(50, table, index="day", **names)
+
+
+def test_parts_of_a_graph_add(ledger_path, enter):
+    graph = nx.Graph([("a", "c", {"weight": 3}), ("b", "c", {"weight": 4})])
+    for row in ("a", "b"):
+        enter(1, graph, rows=[row], columns=["c", "d"])
+    assert spent(ledger_path) == 2
+
+
+def test_other_codes_decimal_context_does_not_matter(ledger_path, enter):
+    enter(1, rows=["1234567", "b"], columns=["x", "y"])
+    with decimal.localcontext(decimal.Context(prec=3)):
+        enter(1, rows=["1234567", "c"], columns=["x", "y"])
+    assert spent(ledger_path) == 2

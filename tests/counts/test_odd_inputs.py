@@ -1,0 +1,178 @@
+"""Odd inputs are read as what they are, or refused without a word about them: holes, numbers as labels, damage."""
+
+from enum import Enum
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.feature_extraction.text import CountVectorizer
+
+import countveil as cv
+from countveil.counts import privatize
+
+LARGE = [1234567890123456789, 9007199254740993, 9007199254740992]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda columns: pa.table(columns),
+        lambda columns: pl.DataFrame(columns, strict=False),
+        lambda columns: pd.DataFrame(
+            {k: pd.array(v, dtype="Int64") if k == "id" else v for k, v in columns.items()}
+        ),
+    ],
+)
+def test_a_missing_label_does_not_round_the_others(table):
+    columns = {"id": LARGE[:2], "w": ["x", "x"], "n": [500, 600]}
+    with_hole = {"id": [*LARGE[:2], None], "w": ["x", "x", "x"], "n": [500, 600, 7]}
+    for given in (columns, with_hole):
+        release = privatize(table(given), 900, long=("id", "w", "n"), rows=LARGE, columns=["x"])
+        assert release.to_dense().ravel().tolist() == [500, 600, 0]
+        assert release.labels[0].tolist() == [str(label) for label in LARGE]
+
+
+@pytest.mark.parametrize("table", [pa.table, pl.DataFrame])
+def test_a_missing_count_outside_does_not_round_the_others(table):
+    lines = {"id": ["a", "b"], "w": ["x", "x"], "n": [2**53 - 1, None]}
+    release = privatize(table(lines), 900, long=("id", "w", "n"), rows=["a"], columns=["x"])
+    assert release.to_dense().tolist() == [[2**53 - 1]]
+
+
+def test_found_labels_are_the_same_with_and_without_a_missing_one():
+    lines = {"id": [1, 2], "n": [5, 6]}
+    hole = {"id": [1, 2, None], "n": [5, 6, 7]}
+    for given in (lines, hole):
+        release = privatize(pa.table(given), 900, long=("id", "n"), public_labels=True)
+        assert release.labels[0].tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "rows", "expected"),
+    [
+        ([0, 1], [1, 0], [[600], [500]]),  # as with any index: by its labels
+        ([0, 1, 7], [1, 0], [[600], [500]]),
+        ([0, 1], [0, 1, 2], [[500], [600], [0]]),
+        ([0, 1, 2], [1.0, 0.0], [[600], [500]]),
+        ([0, 1], ["a", "b"], [[500], [600]]),  # numbers that nobody speaks of: in their order
+    ],
+)
+def test_declared_numbers_are_found_in_a_numbered_table(ids, rows, expected):
+    frame = pd.DataFrame({"id": ids, "x": [500, 600, 700][: len(ids)]}).set_index("id")
+    assert privatize(frame, 900, rows=rows, columns=["x"]).to_dense().tolist() == expected
+    numbered = frame.reset_index(drop=True) if ids == list(range(len(ids))) else frame
+    assert privatize(numbered, 900, rows=iter(rows), columns=["x"]).to_dense().tolist() == expected
+
+
+def test_one_label_has_one_text():
+    class Name(str, Enum):  # noqa: UP042 (a StrEnum calls itself by its value)
+        ANN = "ann"
+
+    release = privatize([[1], [2], [3]], 900, rows=[Name.ANN, 1.0, np.float64(2.0)])
+    assert release.labels[0].tolist() == ["ann", "1", "2"]
+
+
+def test_a_label_that_is_no_text_is_not_quoted():
+    with pytest.raises(TypeError, match=r"got bytes$"):
+        privatize(pd.DataFrame({"r": [b"secret"], "n": [1]}), 1, long=("r", "n"), public_labels=True)
+
+
+def test_a_table_without_lines_is_a_release_of_noise():
+    frame = pd.DataFrame({"id": pd.Series([], dtype=object), "x": pd.Series([], dtype=np.int64)})
+    assert privatize(frame, 900, index="id", rows=["a"], columns=["x"]).to_dense().tolist() == [[0]]
+
+
+@pytest.mark.parametrize("padding", range(1, 2000, 97))
+def test_a_quoted_line_break_anywhere_in_a_file(padding, tmp_path):
+    file = tmp_path / "long.csv"
+    lines = ["r,c,n\n", f"other,{'z' * (2**20 - 1000 + padding)},1\n", *['a,"x\ny",2\n'] * 100]
+    file.write_text("".join(lines))
+    release = privatize(file, 900, long=("r", "c", "n"), rows=["a"], columns=["x\ny"])
+    assert release.to_dense().tolist() == [[200]]
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array])
+def test_a_sparse_matrix_with_places_outside_is_refused(kind):
+    damaged = kind(np.eye(3, dtype=np.int64))
+    damaged.indices[1] = 10**6
+    with pytest.raises(ValueError, match="counts: expected a sparse matrix whose entries lie within it"):
+        privatize(damaged, 1)
+
+
+def test_floats_that_may_have_been_rounded_are_refused():
+    assert privatize(np.array([[2**53 - 1.0]]), 900).to_dense().tolist() == [[2**53 - 1]]
+    with pytest.raises(ValueError, match="values beyond"):
+        privatize(np.array([[2.0**53]]), 900)  # it may have been 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preprocessor": lambda text: text * 9}, {"tokenizer": lambda text: text.split() * 9, "token_pattern": None},
+        {"token_pattern": r"\w+ \w+"}, {"token_pattern": r"(?=(\w+))"},
+    ],
+)  # fmt: skip
+def test_own_ways_to_find_words_are_counted_in_pieces(options):
+    vectorizer = CountVectorizer(vocabulary=["vote"], **options)
+    assert privatize(["vote"], 1, vocabulary=vectorizer).records[0].stability.startswith("A piece that")
+
+
+def test_a_vectorizer_that_only_bears_the_name_is_counted_in_pieces():
+    own = type("CountVectorizer", (CountVectorizer,), {})
+    assert (
+        privatize(["vote"], 1, vocabulary=own(vocabulary=["vote"])).records[0].stability.startswith("A piece")
+    )
+
+
+@pytest.mark.parametrize("kind", [sparse.coo_array, sparse.lil_array, sparse.dok_array])
+def test_no_message_names_a_place_of_a_damaged_matrix(kind):
+    damaged = kind(np.eye(3, dtype=np.int64))
+    if kind is sparse.coo_array:
+        damaged.coords[1][1] = 777_777
+    elif kind is sparse.lil_array:
+        damaged.rows[1][0] = 777_777
+    else:
+        damaged._dict[(1, 777_777)] = damaged._dict.pop((1, 1))
+    with pytest.raises(
+        ValueError, match="counts: expected a sparse matrix whose entries lie within it"
+    ) as caught:
+        privatize(damaged, 1)
+    assert "777" not in str(caught.value)
+
+
+class Unspeakable:
+    def __str__(self):
+        raise RuntimeError("secret")
+
+
+@pytest.mark.parametrize("label", [10**5000, Unspeakable()], ids=["huge", "unspeakable"])
+def test_labels_outside_that_cannot_be_said_are_dropped_like_others(label):
+    lines = pd.DataFrame({"r": pd.Series(["a", label], dtype=object), "n": [3, 4]})
+    assert privatize(lines, 900, long=("r", "n"), labels=[["a"]]).to_dense().tolist() == [3]
+
+
+def test_masks_in_a_list_are_not_lost():
+    with pytest.raises(TypeError, match="counts: expected lists of numbers, got masked arrays in a list"):
+        cv.privatize([np.ma.array([40, 50], mask=[0, 1])], epsilon=60)
+
+
+def test_a_long_table_taken_for_a_wide_one_does_not_tell_its_length():
+    links = pd.DataFrame({"sender": ["a", "b"] * 777, "receiver": ["b", "a"] * 777, "messages": 1})
+    with pytest.raises(ValueError, match=r"rows: expected a label for each row .* long= those of") as error:
+        cv.privatize(links, epsilon=1, rows=["a", "b", "c"], columns=["a", "b", "c"])
+    assert "1554" not in str(error.value).replace(",", "")
+
+
+def test_a_release_is_not_called_a_table(tmp_path):
+    for name in ("e.csv", "e.npz", "E.TSV"):
+        with pytest.raises(ValueError, match=r"path: expected a name such as release\.parquet, got"):
+            cv.privatize_to_file([[1]], tmp_path / name, epsilon=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_all_is_hidden_nothing_is_plain():
+    release = cv.privatize([[3, 4]], epsilon=1)
+    assert "PLAIN" not in str(release.hide(np.ones((1, 2), dtype=bool)))

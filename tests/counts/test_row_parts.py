@@ -1,0 +1,97 @@
+"""Rows of a release by themselves: cut in memory, or read by one of many processes."""
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.counts import ReleaseFileError
+from countveil.counts.files import cells, folder, release
+from countveil.counts.files.rows import read_rows, shape_of
+from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.row_part import row_part
+from goodness_of_fit import SEED
+
+RNG = np.random.default_rng(SEED)
+NOISY = RNG.integers(-2, 5, (40, 6))
+LABELS = ([f"r{i}" for i in range(40)], None)
+BY_ROW = np.linspace(0.5, 2.0, 40)
+KINDS = {
+    "plain release": {"rho": 1.0},
+    "missing": {"rho": BY_ROW, "mask": RNG.random(NOISY.shape) < 0.2},
+    "mostly missing": {"rho": 1.0, "mask": RNG.random(NOISY.shape) < 0.8},
+    "per cell": {"rho": np.linspace(0.5, 2, NOISY.size).reshape(NOISY.shape)},
+}
+CUTS = [(0, 40), (0, 1), (13, 29), (39, 40)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("many", [False, True], ids=["one file", "a folder"])
+def test_rows_that_are_read_are_those_of_the_whole(kind, many, tmp_path, monkeypatch):
+    # Several row groups, and as a folder several parts.
+    monkeypatch.setattr(cells, "CELLS_PER_GROUP", 20)
+    monkeypatch.setattr(folder, "CELLS_PER_PART", 40)
+    monkeypatch.setattr(release, "LABELS_IN_ONE_FILE", 10 if many else 1000)
+    path, whole = tmp_path / "release", cv.PrivateCounts(NOISY, labels=LABELS, **KINDS[kind])
+    whole.save(path)
+    assert shape_of(path) == (40, 6)
+    assert path.is_dir() == many
+    for start, stop in CUTS:
+        found = PrivateCounts._from_contents(read_rows(path, start, stop))
+        assert found == row_part(whole, start, stop)
+        assert found.nonpositive.number.tolist() == row_part(whole, start, stop).nonpositive.number.tolist()
+        assert found.labels[0].tolist() == LABELS[0][start:stop]
+        assert np.array_equal(
+            np.ma.filled(found.to_dense(), -9), np.ma.filled(whole.to_dense()[start:stop], -9)
+        )
+
+
+def test_no_flipped_bit_of_the_footer_loses_rows(tmp_path, monkeypatch):
+    """Statistics stand there, which nothing signs."""
+    monkeypatch.setattr(cells, "CELLS_PER_GROUP", 8)
+    path = tmp_path / "release.parquet"
+    whole = cv.PrivateCounts(NOISY[:6, :4], rho=1.0)
+    whole.save(path)
+    content, expected = path.read_bytes(), row_part(whole, 2, 4)
+    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    told = 0
+    for bit in range(8 * begin, 8 * (content.index(b"countveil", begin) - 8), 7):  # one in seven
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            assert PrivateCounts._from_contents(read_rows(path, 2, 4)) == expected, bit
+        except ReleaseFileError:
+            told += 1
+    assert told
+
+
+def test_a_damaged_part_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "CELLS_PER_GROUP", 20)
+    monkeypatch.setattr(folder, "CELLS_PER_PART", 40)
+    monkeypatch.setattr(release, "LABELS_IN_ONE_FILE", 10)
+    path = tmp_path / "release"
+    cv.PrivateCounts(NOISY, rho=1.0, labels=LABELS).save(path)
+    part = path / "generation-1" / "cells" / "part-00001.parquet"
+    whole = part.read_bytes()
+    part.write_bytes(whole[:60] + bytes([whole[60] ^ 255]) + whole[61:])
+    with pytest.raises(ReleaseFileError, match="part-00001"):
+        read_rows(path, 0, 40)
+    part.unlink()
+    with pytest.raises(ReleaseFileError, match="parts in cells"):
+        read_rows(path, 0, 40)
+
+
+def test_rows_that_are_not_there_are_refused(tmp_path):
+    path = tmp_path / "release.parquet"
+    cv.PrivateCounts(NOISY, rho=1.0).save(path)
+    with pytest.raises(ReleaseFileError, match="expected rows among 40, got 30 to 41"):
+        read_rows(path, 30, 41)
+
+
+def test_parts_of_plain_and_combined_counts():
+    both = cv.combine_releases(*(cv.simulate_release(np.abs(NOISY), epsilon=1, seed=s) for s in (0, 1)))
+    part = row_part(both, 5, 9)
+    assert part.shape == (4, 6)
+    assert [
+        one == row_part(whole, 5, 9) for one, whole in zip(part.releases, both.releases, strict=True)
+    ] == [True] * 2

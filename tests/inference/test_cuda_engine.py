@@ -1,0 +1,151 @@
+"""The GPU engine: its laws in numba's CUDA simulator, and what it says where there is no GPU.
+
+``tests/cuda_laws.py`` makes the same checks, in full, on a machine with a GPU.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.inference.engines import engine
+from countveil.inference.engines.cuda import device, halves, serves
+from countveil.inference.engines.cuda.matrix_chain import fits
+from countveil.inference.problem import make_problem
+from countveil.inference.settings import check_settings
+
+TESTS = Path(__file__).resolve().parents[1]
+COUNTS = np.array([[9, 0, 1], [0, 8, 2]])
+
+
+def simulated(*names):
+    """The checks of these names, in the simulator: they need an interpreter of their own."""
+    finished = subprocess.run(
+        [sys.executable, "-W", "ignore", TESTS / "cuda_laws.py", *names],
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.stdout, finished.stderr[-3000:]
+    found = json.loads(finished.stdout)
+    assert {check for check, *_ in found} == set(names)
+    return {line: detail for _, line, verdict, detail, _ in found if not verdict}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "names",
+    [("true_counts", "noise_of_rows_and_cells", "words"), ("allocation", "bounds"), ("joint_laws",)],
+    ids=["counts", "allocation", "joint"],
+)
+def test_one_sweep_has_the_right_law_in_the_simulator(names):
+    assert simulated(*names) == {}
+
+
+@pytest.mark.long
+def test_the_same_seed_gives_the_same_draws_in_the_simulator():
+    assert simulated("reproducible", "other_factorizations") == {}
+
+
+def test_halves_are_rounded_up():
+    rng = np.random.default_rng(0)
+    given = np.concatenate([
+        10.0 ** rng.uniform(-9, 4.8, 20_000), [0.0, 2.0**-24, 2.0**-14, 1.0, 65504.0, 1e5, 5e-324],
+        np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(float),
+    ])  # fmt: skip
+    bits = np.array([halves.rounded_up(x) for x in given], dtype=np.uint16)
+    up = bits.view(np.float16).astype(float)
+    assert (up >= given).all()
+    below = np.maximum(bits, 1).astype(np.uint16) - np.uint16(1)
+    assert (below.view(np.float16).astype(float)[given > 0] < given[given > 0]).all()
+    # What the look makes of them is not below them either.
+    finite = bits < halves.INFINITE
+    bound = np.array([halves.bound_of(np.uint32(b)) for b in bits[finite]], dtype=float)
+    assert (bound >= up[finite]).all()
+    assert (bound <= np.maximum(up[finite], 2.0**-14)).all()
+
+
+def test_powers_that_are_traded_cancel():
+    for rows, columns in ((3.0, 700.0), (1e-200, 1e150), (5.0, 0.3), (0.0, 1.0)):
+        power = halves.balance(rows, columns)
+        assert (rows * power) * (columns / power) == pytest.approx(rows * columns)
+        if rows:
+            assert 0.1 < (rows * power) / (columns / power) < 10.0
+
+
+def test_the_engine_says_what_it_does_not_serve():
+    settings = check_settings(
+        sweeps=10, burn_in=5, thin=1, chains=1, seed=1, method="exact", engine="cuda", threads=1
+    )
+    release = cv.simulate_release(COUNTS, epsilon=1, seed=0)
+    cases = {
+        "noise that is not known": (
+            cv.UnknownNoise(cv.TopicModel(2)),
+            cv.PrivateCounts(COUNTS - 1, alpha=0.4),
+        ),
+        "released several times": (
+            cv.TopicModel(2),
+            cv.combine_releases(release, cv.simulate_release(COUNTS, epsilon=1, seed=5)),
+        ),
+        "no product of two matrices": (cv.Factorization("dkv,k->dv", k=2), release),
+    }
+    for words, (model, data) in cases.items():
+        with pytest.raises(ValueError, match=f"engine: expected 'cpu'.*got 'cuda' for .*{words}"):
+            serves.checked_device(make_problem(model, data), settings)
+    with pytest.raises(ValueError, match="method 'bessel'"):
+        serves.checked_device(make_problem(cv.TopicModel(2), release, "bessel"), settings)
+
+
+def test_without_a_gpu_cuda_says_so_before_any_work_and_auto_takes_the_processor(monkeypatch):
+    release = cv.simulate_release(COUNTS, epsilon=1, seed=0)
+    monkeypatch.setattr(serves, "find_device", lambda: "no card")
+    with pytest.raises(RuntimeError, match="engine: expected a GPU for 'cuda', got none: no card"):
+        cv.fit(cv.TopicModel(2), release, sweeps=4, thin=1, seed=1, engine="cuda", progress=False)
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=4, thin=1, seed=1, progress=False)
+    assert json.loads(posterior.tree.attrs["settings"])["engine"] == "cpu"
+
+
+def test_too_little_memory_is_said_in_bytes(monkeypatch):
+    release = cv.simulate_release(COUNTS, epsilon=1, seed=0)
+    problem = make_problem(cv.TopicModel(2), release)
+    settings = check_settings(
+        sweeps=10, burn_in=5, thin=1, chains=1, seed=1, method="exact", engine="cuda", threads=1
+    )
+    monkeypatch.setattr(serves, "find_device", lambda: device.Device("small card", (9, 0), 1000, 2000))
+    needed = serves.needed_bytes(problem, 1)
+    with pytest.raises(MemoryError, match=f"expected {needed} bytes .* on small card .*, got 1000 of 2000"):
+        serves.checked_device(problem, settings)
+    monkeypatch.setattr(serves, "LEAST_CELLS", 1)
+    assert not serves.pays(problem, settings)
+
+
+def test_auto_takes_a_gpu_for_large_matrices_alone(monkeypatch):
+    release = cv.simulate_release(COUNTS, epsilon=1, seed=0)
+    settings = check_settings(
+        sweeps=10, burn_in=5, thin=1, chains=1, seed=1, method="exact", engine="auto", threads=1
+    )
+    monkeypatch.setattr(serves, "find_device", lambda: device.Device("card", (9, 0), 2**40, 2**40))
+    monkeypatch.setattr(engine, "find_spec", lambda name: object())
+    problem = make_problem(cv.TopicModel(2), release)
+    assert engine.resolved(settings, problem).engine == "cpu"
+    monkeypatch.setattr(serves, "LEAST_CELLS", 1)
+    assert engine.resolved(settings, problem).engine == "cuda"
+    network = make_problem(cv.CommunityModel(2), cv.simulate_release(np.ones((3, 3), int), epsilon=1, seed=0))
+    assert engine.resolved(settings, network).engine == "cpu"
+
+
+def test_which_factors_stay_on_the_device():
+    assert fits(cv.TopicModel(2))
+    assert fits(cv.TopicModel(2, rate=1.0))
+    assert fits(cv.Factorization("dk,kv->dv", k=2, shape=0.3))
+    assert not fits(cv.TopicModel(2, groups=["a", "b"]))
+    assert not fits(cv.CommunityModel(2))
+    assert not fits(
+        cv.Factorization("dk,kv->dv", k=2, names=["theta", "phi"], fixed={"phi": np.ones((2, 3))})
+    )

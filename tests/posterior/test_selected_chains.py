@@ -1,0 +1,91 @@
+"""``posterior.chains([...])``: the draws of some chains, and whatever comes of them says so."""
+
+import json
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.evaluation import log_likelihood
+
+TOLD = "Selected: 3 of 4 chains (0, 2, 3)."
+
+
+@pytest.fixture(scope="module")
+def whole(release):
+    return cv.fit(cv.TopicModel(2), release, sweeps=60, thin=2, chains=4, seed=1, progress=False)
+
+
+@pytest.fixture(scope="module")
+def chosen(whole):
+    return whole.chains([3, 0, np.int64(2)])
+
+
+def test_the_draws_are_those_of_the_chains(whole, chosen):
+    for group in ("posterior", "sample_stats"):
+        same = whole.tree[group].to_dataset().sel(chain=[0, 2, 3])
+        assert chosen.tree[group].to_dataset().equals(same)
+    assert chosen.n_draws == 45
+    each = [whole.chains([c]).rates() for c in (0, 2, 3)]
+    assert np.allclose(chosen.rates(), sum(each) / 3)
+    assert whole.n_draws == 60, "the posterior itself stays as it was"
+
+
+def test_whatever_comes_of_it_says_so(whole, chosen):
+    assert "3 of 4 chains (selected) x 15 draws" in repr(chosen)
+    assert chosen.summary(0).verdict.startswith(TOLD)
+    assert str(chosen.topics(2)).endswith(TOLD)
+    assert json.loads(chosen.tree.attrs["selected"]) == {"chains": [0, 2, 3], "of": 4}
+    results = [chosen.memberships(), chosen.rates(), chosen.true_counts([0]), chosen.topics().weights]
+    results += [chosen.scales("word"), log_likelihood(chosen)]
+    assert [result.attrs["chains"] for result in results] == [TOLD] * len(results)
+    likelihood = log_likelihood(chosen)
+    assert likelihood["log_likelihood"]["chain"].values.tolist() == [0, 2, 3]
+    for result in (repr(whole), whole.summary(0).verdict, str(whole.topics(2)), whole.tree.attrs):
+        assert "elected" not in str(result)
+    assert "chains" not in whole.rates().attrs
+
+
+def test_selected_again_and_all_of_them(whole, chosen):
+    again = chosen.chains([0, 3])
+    assert json.loads(again.tree.attrs["selected"]) == {"chains": [0, 3], "of": 4}
+    assert "selected" not in whole.chains(range(4)).tree.attrs, "nothing was left out"
+    assert "selected" in chosen.chains([0, 2, 3]).tree.attrs
+
+
+def test_saved_and_loaded(chosen, tmp_path):
+    chosen.save(tmp_path / "run.zarr")
+    loaded = cv.load_posterior(tmp_path / "run.zarr")
+    assert repr(loaded) == repr(chosen)
+    assert loaded.summary(0).verdict == chosen.summary(0).verdict
+    assert loaded.tree["posterior"].to_dataset().equals(chosen.tree["posterior"].to_dataset())
+    file = tmp_path / "run.zarr" / "zarr.json"
+    found = json.loads(file.read_text())
+    found["attributes"]["selected"] = json.dumps({"chains": [0, 2, 3], "of": 3})
+    file.write_text(json.dumps(found))
+    with pytest.raises(cv.PosteriorFileError, match="its checksum differs"):
+        cv.load_posterior(tmp_path / "run.zarr")
+
+
+def test_a_selection_has_no_run_to_extend(release, tmp_path):
+    run = tmp_path / "run.zarr"
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=20, thin=2, seed=1, store=run, progress=False)
+    assert posterior.chains([1]).path is None
+    with pytest.raises(ValueError, match="path: expected the folder of a run"):
+        cv.extend(posterior.chains([1]), sweeps=40)
+
+
+@pytest.mark.parametrize("given", [[], [4], [0, 0], [-1], [0.0], [True]])
+def test_bad_numbers(whole, given):
+    with pytest.raises(
+        ValueError, match=r"chains: expected some of the chains 0, 1, 2, 3, each once, got \["
+    ):
+        whole.chains(given)
+
+
+@pytest.mark.parametrize("given", [0, "01", None])
+def test_what_is_no_list(whole, given):
+    with pytest.raises(
+        TypeError, match="chains: expected some of the chains 0, 1, 2, 3, each once, as a list"
+    ):
+        whole.chains(given)

@@ -1,0 +1,49 @@
+"""The picture of prevalence: what stands where, and what is refused."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.report import plot_prevalence
+
+matplotlib.use("agg")
+from matplotlib import pyplot
+
+NAMES = [f"g{i}" for i in range(10)]
+WORDS = ["oil$", "gas", "law", "$x$"]
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    counts = np.random.default_rng(0).poisson([[9, 7, 0, 0]] * 10 + [[0, 1, 8, 6]] * 10)
+    model = cv.TopicModel(2, groups=NAMES * 2)
+    labels = (None, WORDS)
+    return cv.fit(model, counts, sweeps=100, seed=1, threads=1, progress=False, labels=labels)
+
+
+def test_marks_stand_at_the_means(posterior):
+    figure, given = pyplot.subplots()
+    ax = plot_prevalence(posterior, given, groups=["g3", "g1"], interval=0.5)
+    assert ax is given
+    found = posterior.prevalence(interval=0.5).shares.sel(group=["g3", "g1"])
+    for container, name in zip(ax.containers, ["g3", "g1"], strict=True):
+        points, _, (bars,) = container.lines
+        assert np.allclose(points.get_xdata(), found["mean"].sel(group=name))
+        ends = np.array([segment[:, 0] for segment in bars.get_segments()])
+        assert np.allclose(ends[:, 0], np.minimum(found["low"].sel(group=name), points.get_xdata()))
+        assert np.allclose(ends[:, 1], np.maximum(found["high"].sel(group=name), points.get_xdata()))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("share of expected counts (50% intervals)", "topic")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["g3", "g1"]
+    assert "oil" in " ".join(label.get_text() for label in ax.get_yticklabels())
+    figure.canvas.draw()  # no word is taken for a formula
+    pyplot.close(figure)
+
+
+def test_what_is_refused(posterior):
+    with pytest.raises(ValueError, match="groups: expected 1 to 8 groups in one picture, got 10"):
+        plot_prevalence(posterior)
+    with pytest.raises(ValueError, match="groups: expected some of 'g0'"):
+        plot_prevalence(posterior, groups=["x"])
+    with pytest.raises(TypeError, match="posterior: expected a Posterior, got int"):
+        plot_prevalence(3)

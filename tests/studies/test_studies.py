@@ -112,6 +112,8 @@ def test_every_study_has_both_priors_and_the_papers_settings(name):
         (["topics", "--part", "3,4"], "--part: expected two numbers, with --documents"),
         (["links", "--sweeps", "1"], "--sweeps: expected at least 6, got 1"),
         (["links", "--network", "nowhere.npz"], "No such file"),
+        (["links", "--methods", "exact,best"], "--methods: expected some of ['exact', 'naive'"),
+        (["links", "--processes", "0"], "--processes: expected at least 1, got 0"),
     ],
 )
 def test_what_is_wrong_is_said_before_any_work(words, said, tmp_path, capsys):
@@ -133,3 +135,16 @@ def test_the_quick_setting_runs_from_the_command_to_the_picture(name, tmp_path, 
     assert main(["study", name, "--quick", "-o", str(folder)]) == 0
     assert f"{n} lines, {n} of them done before" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == first
+
+
+@pytest.mark.long
+def test_several_processes_find_the_same(tmp_path):
+    found = []
+    for processes in ("1", "2"):
+        folder = tmp_path / processes
+        words = ["--quick", "--methods", "exact,non-private", "--processes", processes, "-o", str(folder)]
+        assert main(["study", "links", *words]) == 0
+        lines = (folder / "fits.csv").read_text().splitlines()
+        found.append(sorted(line.rsplit(",", 1)[0] for line in lines))  # without the seconds
+    assert found[0] == found[1]
+    assert all(line.startswith(("exact", "non-private", "method")) for line in found[0])

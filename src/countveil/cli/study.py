@@ -54,6 +54,8 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add("--naive-sweeps", type=int, metavar="N", help="the same for naive fits of documents, which take long")
     add("--releases", type=int, metavar="N", help="number of releases, or of repetitions")
     add("--sizes", metavar="N,N", help="numbers of topics or communities, such as 5,20")
+    add("--methods", metavar="NAME,NAME", help="only fits by these, such as exact,non-private")
+    add("--processes", type=int, metavar="N", default=1, help="fits at a time (default 1)")
     add("--engine", default=None, help="the hardware: auto (default), or one that fit knows")
     add("--threads", type=int, metavar="N", help="threads of a fit")
     return [parser]
@@ -68,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run it, saying which fit is done."""
     from countveil.studies.results import run_study
 
-    for name in ("sweeps", "naive_sweeps", "releases", "threads"):
+    for name in ("sweeps", "naive_sweeps", "releases", "threads", "processes"):
         value = getattr(arguments, name)
         least = 6 if "sweeps" in name else 1
         if value is not None and value < least:
@@ -85,13 +87,16 @@ def run(arguments: argparse.Namespace) -> int:
         sweeps=arguments.sweeps, naive_sweeps=arguments.naive_sweeps, releases=arguments.releases,
         sizes=_numbers("--sizes", arguments.sizes), engine=arguments.engine, threads=arguments.threads,
     )  # fmt: skip
-    with spoken_as_options({"output": "--output", "network": "--network", "edges": "--edges"}):
+    spoken = {name: f"--{name}" for name in ("output", "network", "edges", "methods")}
+    with spoken_as_options(spoken):
         folder = run_study(
             study,
             arguments.output,
             settings,
             {**given, "part": part},
             say=lambda line: print(line, flush=True),
+            methods=arguments.methods.split(",") if arguments.methods else (),
+            processes=arguments.processes,
         )
     print()
     print((folder.path / "table.md").read_text(encoding="utf-8"))

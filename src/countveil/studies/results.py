@@ -11,9 +11,11 @@ import csv
 import io
 import json
 import math
+import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -197,22 +199,69 @@ def run_study(
     settings: Settings,
     options: Mapping[str, Any],
     say: Callable[[str], None] = lambda line: None,
+    *,
+    methods: Collection[str] = (),
+    processes: int = 1,
 ) -> ResultFolder:
-    """Run what is not there yet, then write table and picture. Stopped at any moment, it can go on."""
+    """Run what is not there yet, then write table and picture. Stopped at any moment, it can go on.
+
+    With ``methods`` only fits by these. With several ``processes`` as many fits run at a time; which, does not
+    change what they find.
+    """
+    known = {job.method for job in study.plan(settings)}
+    if not known >= set(methods):
+        raise ValueError(f"methods: expected some of {sorted(known)}, got {list(methods)}")
     data = study.load(options)
     folder = ResultFolder(output, study, study.describe(data))
-    folder.note({name: value for name, value in vars(settings).items() if name not in ("engine", "threads")})
-    jobs = list(dict.fromkeys(study.plan(settings)))
+    noted = {name: value for name, value in vars(settings).items() if name not in ("engine", "threads")}
+    folder.note({**noted, "methods": list(methods)} if methods else noted)
+    jobs = [job for job in dict.fromkeys(study.plan(settings)) if not methods or job.method in methods]
     done = folder.done()
     left = [job for job in jobs if job not in done]
     say(f"{study.title}: {len(jobs)} lines, {len(jobs) - len(left)} of them done before.")
-    for number, job in enumerate(left, 1):
-        began = time.process_time()
-        found = study.perform(job, settings, data)
-        folder.add(job, found, time.process_time() - began)
+    if processes > 1:
+        performed = _performed_apart(study, settings, options, left, processes)
+    else:
+        performed = (_performed(study, job, settings, data) for job in left)
+    for number, (job, found, seconds) in enumerate(performed, 1):
+        folder.add(job, found, seconds)
         say(f"{number}/{len(left)} {job.said()}: {_told(found.scores)}")
     folder.write_results()
     return folder
+
+
+def _performed(study: Study, job: Job, settings: Settings, data: Any) -> tuple[Job, Found, float]:
+    began = time.process_time()
+    found = study.perform(job, settings, data)
+    return job, found, time.process_time() - began
+
+
+def _performed_apart(
+    study: Study, settings: Settings, options: Mapping[str, Any], jobs: list[Job], processes: int
+) -> Iterator[tuple[Job, Found, float]]:
+    """Jobs in processes of their own, as they are done. Each process loads the data once."""
+    if settings.threads is None:
+        settings = settings.changed(threads=max(1, (os.cpu_count() or 1) // processes))
+    given = study, settings, dict(options)
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _load_apart, given)
+    try:
+        for future in as_completed([pool.submit(_perform_apart, job) for job in jobs]):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+#: What the jobs of this process share, where it was started for some of a study's.
+_apart: list[Any] = []
+
+
+def _load_apart(study: Study, settings: Settings, options: Mapping[str, Any]) -> None:
+    _apart[:] = study, settings, study.load(options)
+
+
+def _perform_apart(job: Job) -> tuple[Job, Found, float]:
+    study, settings, data = _apart
+    return _performed(study, job, settings, data)
 
 
 def mean_and_interval(values: Iterable[float]) -> tuple[float, float, float]:

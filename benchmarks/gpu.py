@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py --documents documents.npz            # the table
     python benchmarks/gpu.py --documents documents.npz --kernels  # and where the time goes
+    python benchmarks/gpu.py --network network.npz --chains 64    # chains of a network, swept together
 
 Needs numpy, scipy, numba-cuda and CuPy. Without documents it takes synthetic ones of the same shape.
 """
@@ -21,7 +22,7 @@ from countveil.inference.engines.cuda import device
 from countveil.inference.engines.cuda.sampler import CudaSampler
 from countveil.inference.engines.cuda.serves import needed_bytes
 from countveil.inference.problem import make_problem
-from countveil.models import TopicModel
+from countveil.models import CommunityModel, TopicModel
 
 
 class Times:
@@ -66,9 +67,9 @@ class Times:
 
 
 def _modules():
-    from countveil.inference.engines.cuda import counts, matrix_chain, sampler, sums, watch
+    from countveil.inference.engines.cuda import counts, matrix_chain, network_chains, sampler, sums, watch
 
-    return device, counts, matrix_chain, sampler, sums, watch
+    return device, counts, matrix_chain, network_chains, sampler, sums, watch
 
 
 def documents(path):
@@ -125,6 +126,64 @@ def measure(model, data, method, sweeps, kernels=False, warm=5):
     return line, table
 
 
+def timed_together(sampler, chains, n):
+    """Milliseconds per sweep of all chains."""
+    device.synchronize()
+    began = time.perf_counter()
+    for _ in range(n):
+        for chain in range(chains):
+            sampler.sweep(chain)
+    device.synchronize()
+    return 1e3 * (time.perf_counter() - began) / n
+
+
+def measure_network(counts, level, options):
+    """One line of the table of networks."""
+    model = CommunityModel(options.communities, directed=not options.undirected)
+    data = simulate_release(counts, alpha=float(np.exp(-level)), seed=100) if level else counts
+    problem = make_problem(model, data, "exact")
+    chains = options.chains
+    began = time.perf_counter()
+    with CudaSampler(problem, 1, 8) as sampler:
+        for chain in range(chains):
+            sampler.start(chain)
+        started = time.perf_counter() - began
+        timed_together(sampler, chains, 3)
+        opened = time.perf_counter() - began - started
+        first = timed_together(sampler, chains, 50)
+        timed_together(sampler, chains, options.sweeps)
+        later = timed_together(sampler, chains, 200)
+        began = time.perf_counter()
+        scalars = sampler.monitor(0)
+        watched = time.perf_counter() - began
+        tokens = np.mean([held.statistics()[""].tokens[1].sum() for held in sampler._chains.values()])
+        line = {
+            "chains": chains, "random state, ms": round(first, 3),
+            f"after {options.sweeps} sweeps, ms": round(later, 3), "monitor of one, ms": round(1e3 * watched, 1),
+            "start, s": round(started, 2), "compile, s": round(opened, 1), "tokens of a chain": int(tokens),
+            "total rate": round(scalars["total_rate"], 1),
+        }  # fmt: skip
+        table = None
+        if options.kernels:
+            with Times() as times:
+                for _ in range(20):  # not as one graph, whose kernels could not be told apart
+                    sampler._work._sweep(sampler._work._all)
+                table = times.table(20)
+    return line, table
+
+
+def network(path, which):
+    """Messages between people: those of a file, or synthetic ones of the same shape and total."""
+    if path:
+        with np.load(path) as file:
+            return file[which].astype(np.int64)
+    rng = np.random.default_rng(0)
+    activity = rng.gamma(0.5, 1.0, 161)
+    rates = np.outer(activity, activity) * rng.gamma(0.05, 1.0, (161, 161))
+    np.fill_diagonal(rates, 0.0)
+    return rng.poisson(rates * (107_566 / rates.sum()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--documents")
@@ -134,9 +193,21 @@ def main():
     parser.add_argument("--levels", type=float, nargs="+", default=[1.0, 2.0, 3.0])
     parser.add_argument("--methods", nargs="+", default=["exact", "naive", "plain"])
     parser.add_argument("--rate", type=float, help="a fixed prior instead of inferred means")
+    parser.add_argument("--network", nargs="?", const="", help="time chains of a network instead")
+    parser.add_argument("--counts", default="counts", help="which array of the network's file")
+    parser.add_argument("--chains", type=int, default=64)
+    parser.add_argument("--communities", type=int, default=20)
+    parser.add_argument("--undirected", action="store_true")
     options = parser.parse_args()
     found = device.find_device()
     print(found if isinstance(found, str) else f"{found.name}, {found.total / 2**30:.0f} GiB")
+    if options.network is not None:
+        counts = network(options.network, options.counts)
+        for level in options.levels:
+            line, table = measure_network(counts, level, options)
+            print(f"network eps/N = {level:g}: {json.dumps(line)}", flush=True)
+            show(table)
+        return
     counts = documents(options.documents)
     model = TopicModel(options.topics, rate=options.rate)
     for method in options.methods:
@@ -150,8 +221,12 @@ def main():
                 model, data, "exact" if method == "plain" else method, options.sweeps, options.kernels
             )
             print(f"{method:6} eps/N = {level:g}: {json.dumps(line)}", flush=True)
-            for name, (ms, number) in (table or {}).items():
-                print(f"    {name:22} {ms:8.4f} ms  x{number:g}", flush=True)
+            show(table)
+
+
+def show(table):
+    for name, (ms, number) in (table or {}).items():
+        print(f"    {name:22} {ms:8.4f} ms  x{number:g}", flush=True)
 
 
 if __name__ == "__main__":

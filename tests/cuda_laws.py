@@ -20,15 +20,17 @@ from countveil.inference.carry import Carry
 from countveil.inference.engines.cuda import counts as counts_module
 from countveil.inference.engines.cuda import device, factors, look, sums
 from countveil.inference.engines.cuda.counts import DeviceCounts
+from countveil.inference.engines.cuda.network_chains import NetworkChain
 from countveil.inference.engines.cuda.sampler import CudaSampler
 from countveil.inference.problem import Problem
+from countveil.inference.relocation import Relocation, roles_of
 from countveil.kernels import steps
-from countveil.kernels.philox import open_stream, philox_block
+from countveil.kernels.philox import SweepKey, open_stream, philox_block
 from countveil.models import CommunityModel, TensorModel, TopicModel
 from countveil.models.einsum import prior
 from exact_laws import count_given_release_cdf as count_cdf
 from goodness_of_fit import SEED, discrete_pvalue, fits, rejects
-from inference.one_chain import observed, view_of
+from inference.one_chain import OneChain, observed, view_of
 from joint_test import joint_pvalues
 
 #: Narrower than the default, under which no product of factors stays within what can be counted.
@@ -351,6 +353,260 @@ def other_factorizations():
         finite = all(np.isfinite(value).all() for value in first.state.values())
         yield f"{name} run", finite, ""
         yield f"{name} reproduce", equal(first, states_of(problem, start, 2)), ""
+
+
+def random_network(model, n, rho, missing, rng, cell_rho=None):
+    """A state from the prior and a release given it; cells that are no part of the model are missing."""
+    size = model.n_communities
+    theta = rng.gamma(model.shape, 1 / model.rate, (n, size))
+    pi = rng.gamma(model.shape, 1 / model.rate, (size, size))
+    if not model.directed:
+        pi = np.triu(pi) + np.triu(pi, 1).T
+    y = rng.poisson(theta @ pi @ theta.T)
+    hidden = rng.random((n, n)) < missing
+    hidden[model.left_out((n, n))] = True
+    noise = cell_rho if cell_rho is not None else rho
+    if noise is not None:
+        stop = 1 - np.exp(
+            -np.broadcast_to(np.asarray(noise).reshape(-1, 1) if np.ndim(noise) == 1 else noise, (n, n))
+        )
+        y = y + rng.geometric(stop) - rng.geometric(stop)
+    return model.state_type(theta, pi), y, observed(y, rho=rho, cell_rho=cell_rho, missing=hidden)
+
+
+def network_problem(model, data):
+    return Problem(model, {"": view_of(model, data)}, "exact")
+
+
+def swept_together(problem, states, seed, sweeps=1, first=0):
+    """A sampler whose chains have these states, after so many sweeps of all of them."""
+    sampler = CudaSampler(problem, seed)
+    for chain, state in enumerate(states):
+        sampler.load(Carry(first + chain, 0, state._asdict(), {}))
+    for _ in range(sweeps):
+        for chain in range(len(states)):
+            sampler.sweep(first + chain)
+    return sampler
+
+
+NETWORKS = {
+    "directed": (CommunityModel(3, shape=0.8, rate=1.1), 1.0, 0.0),
+    "directed, missing": (CommunityModel(2, shape=1.2, rate=1.1), 0.7, 0.25),
+    "directed, mostly missing": (CommunityModel(2, shape=1.2, rate=1.1), 0.7, 0.75),
+    "undirected": (CommunityModel(2, directed=False, shape=0.8, rate=1.1), 1.0, 0.0),
+    "undirected, missing": (CommunityModel(2, directed=False, shape=0.8, rate=1.1), None, 0.2),
+}
+
+
+def factors_again(model, state, seen, rows_drawn, blocks_drawn, all_at_once=False):
+    """Both factors from the gammas of rate 1, before scales are traded: plainly, by their formulas."""
+    theta, pi = state.theta.copy(), state.pi
+    old = state.theta
+    for r in range(len(theta)):
+        others = old if all_at_once else theta
+        met = pi @ (seen[r] @ others) + pi.T @ (seen[:, r] @ others)
+        theta[r] = rows_drawn[r] / (model.rate + met)
+    met = theta.T @ seen @ theta
+    if model.directed:
+        return theta, blocks_drawn / (model.rate + met)
+    pi = np.triu(blocks_drawn / (model.rate + met + met.T - np.diag(np.diag(met))))
+    return theta, pi + np.triu(pi, 1).T
+
+
+@check
+def network_factors():
+    """Given the gammas of rate 1 both factors are what their formulas say, up to scales that change no rate."""
+    n = 5 if TINY else 40
+    for name, (model, rho, missing) in NETWORKS.items():
+        state, _, data = random_network(model, n, rho, missing, np.random.default_rng(SEED + 5))
+        sampler = swept_together(network_problem(model, data), [state] * 2, 5)
+        on_device = isinstance(sampler._chains[1], NetworkChain)
+        after = sampler._chains[1].state()
+        work = sampler._work
+        drawn = device.to_host(work._rows_drawn)[1], device.to_host(work._blocks_drawn)[1]
+        seen = np.ones((n, n))
+        seen[np.repeat(np.arange(n), np.diff(data.missing_starts)), data.missing_columns] = 0
+        theta, pi = factors_again(model, state, seen, *drawn)
+        by = after.theta / theta
+        same = np.allclose(by, by[:1], rtol=1e-10) and np.allclose(
+            after.pi * np.outer(by[0], by[0]), pi, rtol=1e-10
+        )
+        yield f"network on the device, {name}", on_device, ""
+        yield f"factors from gammas, {name}", same, f"scales {by[0]}"
+        by = after.theta / factors_again(model, state, seen, *drawn, all_at_once=True)[0]
+        yield f"power: all rows at once, {name}", not np.allclose(by, by[:1], rtol=1e-3), ""
+        tokens = sampler._chains[1].statistics()[""].tokens
+        yield f"tokens agree, {name}", int(tokens[0].sum()) == 2 * int(tokens[1].sum()) > 0, ""
+
+
+@check
+def network_sweep():
+    """One sweep from one state has the law that the CPU engine's has: tokens, memberships, blocks."""
+    from scipy.stats import ks_2samp
+
+    n, chains, times = (4, 100, 1) if TINY else (6, 4000, 3)
+    for name, (model, rho, missing) in NETWORKS.items():
+        if TINY and name != "directed, missing":
+            continue
+        rng = np.random.default_rng(SEED + 7)
+        state, _, data = random_network(model, n, rho, missing, rng)
+        found, of_cpu, of_wrong = [], [], []
+        for time_ in range(times):
+            sampler = swept_together(network_problem(model, data), [state] * chains, 11 + time_)
+            for chain in sampler._chains.values():
+                found.append(functions_of_sweep(chain.state(), chain.statistics()[""].tokens))
+        kind = type(model)(
+            model.n_communities, directed=model.directed, shape=model.shape, rate=(4 if TINY else 1.5) * model.rate
+        )  # fmt: skip
+        for used, to in ((model, of_cpu), (kind, of_wrong)):
+            one = OneChain(used, data, algorithm="cells")
+            for sweep in range(1, 1 + (3000 if TINY else 12_000)):
+                key = SweepKey(np.uint64(3), 0, sweep)
+                after = one.sweep(state, key)
+                to.append(functions_of_sweep(after, one.sampler._chains[0].statistics[""].tokens))
+        found, of_cpu, of_wrong = map(np.array, (found, of_cpu, of_wrong))
+        p = [ks_2samp(a, b).pvalue for a, b in zip(found.T, of_cpu.T, strict=True)]
+        yield (
+            f"one sweep, {name}",
+            fits(min(p) * len(p)),
+            f"p {min(p):.2g} at {int(np.argmin(p))} of {len(p)}",
+        )
+        p = [ks_2samp(a, b).pvalue for a, b in zip(found.T, of_wrong.T, strict=True)]
+        yield f"power: one sweep, {name}", rejects(min(p)), f"p {min(p):.2g}"
+
+
+def functions_of_sweep(state, tokens):
+    """Numbers in which a sweep may be wrong."""
+    rates = state.theta @ state.pi @ state.theta.T
+    return [*state.theta.ravel(), *state.pi.ravel(), *tokens[0].ravel(), *tokens[1].ravel(), *rates.ravel()]
+
+
+@check
+def network_joint():
+    """Sweeps leave the joint law of a network and its state as it was; another prior is noticed."""
+    n, replicates = (3, 30) if TINY else (5, 1500)
+    by_row = np.array([0.4, 1.0, np.inf, 2.0, 0.8])[:n]
+    cases = {name: (model, rho, missing, None) for name, (model, rho, missing) in NETWORKS.items()}
+    prior_ = CommunityModel(2, shape=1.2, rate=1.1)
+    cases |= {
+        "noise by row": (prior_, by_row, 0.1, None),
+        "noise by cell": (prior_, None, 0.2, np.linspace(0.3, 3.0, n * n).reshape(n, n)),
+        "plain": (prior_, None, 0.1, None),
+    }
+    for number, (name, (model, rho, missing, cell_rho)) in enumerate(cases.items()):
+        if TINY and name not in ("directed, missing", "undirected"):
+            continue
+        p, worst = network_joint_pvalue(model, n, rho, missing, cell_rho, replicates, 50 + number)
+        yield f"joint law of a network, {name}", fits(p), f"p {p:.2g} ({worst})"
+    if not TINY:
+        wrong = CommunityModel(2, shape=1.2, rate=1.6)
+        p, worst = network_joint_pvalue(prior_, n, 0.7, 0.2, None, replicates, 70, sampled=wrong)
+        yield "power: joint law of a network, another rate", rejects(p), f"p {p:.2g} ({worst})"
+
+
+def network_joint_pvalue(model, n, rho, missing, cell_rho, replicates, seed, sampled=None):
+    held = {}
+
+    def pair(rng):
+        state, x, data = random_network(model, n, rho, missing, rng, cell_rho)
+        return state, (x, data)
+
+    def sampler(state, data, key):
+        if held.get("data") is not data:
+            used = model if sampled is None else sampled
+            held.update(data=data, sampler=CudaSampler(network_problem(used, data[1]), int(key.seed)))
+        held["sampler"].load(Carry(key.chain, key.sweep - 1, state._asdict(), {}))
+        held["sampler"].sweep(key.chain)
+        return held["sampler"]._chains[key.chain].state()
+
+    functions = {
+        "first membership": lambda state, data: state.theta[0, 0],
+        "last membership": lambda state, data: state.theta[-1, -1],
+        "a block": lambda state, data: state.pi[0, 1],
+        "a block of its own": lambda state, data: state.pi[1, 1],
+        "product of memberships": lambda state, data: float(np.log(state.theta).sum()),
+        "product of blocks": lambda state, data: float(np.log(state.pi).sum()),
+        "total rate": lambda state, data: (state.theta @ state.pi @ state.theta.T).sum(),
+        "a cell": lambda state, data: (state.theta @ state.pi @ state.theta.T)[0, 1] - max(data[0][0, 1], 0),
+    }
+    found = joint_pvalues(pair, sampler, functions, replicates=replicates, sweeps=2, seed=SEED + seed)
+    worst = min(found, key=found.get)
+    return found[worst] * len(found), worst
+
+
+@check
+def network_chains():
+    """The same draws alone and with others, after a carry, and whoever is asked first; very many tokens, too."""
+    n, sweeps = (4, 2) if TINY else (60, 20)
+    for name, (model, rho, missing) in NETWORKS.items():
+        if TINY and name != "undirected, missing":
+            continue
+        rng = np.random.default_rng(SEED + 9)
+        state, _, data = random_network(model, n, rho, missing, rng)
+        problem = network_problem(model, data)
+        together = swept_together(problem, [state] * 3, 5, 2 * sweeps)
+        alone = swept_together(problem, [state], 5, 2 * sweeps, first=1)
+        first = together.carry(1)
+        yield f"alone and with others, {name}", equal(first, alone.carry(1)), ""
+        other = together.carry(2)
+        yield f"chains differ, {name}", not np.array_equal(first.state["theta"], other.state["theta"]), ""
+        half = swept_together(problem, [state] * 3, 5, sweeps)
+        resumed = CudaSampler(problem, 5)
+        for chain in (2, 1):
+            resumed.load(half.carry(chain))
+        for _ in range(sweeps):  # one after the other, not in step
+            resumed.sweep(1)
+        resumed.load(half.carry(0))
+        yield f"resumed, {name}", equal(first, resumed.carry(1)), ""
+        for _ in range(sweeps):
+            resumed.sweep(2)
+            resumed.monitor(1)
+        yield f"resumed out of step, {name}", equal(other, resumed.carry(2)), ""
+        yield f"finite, {name}", all(np.isfinite(x).all() for x in resumed.monitor(2).values()), ""
+    model = CommunityModel(2, shape=1.2, rate=1.1)
+    y = np.full((3, 3), 50_000)
+    missing = np.eye(3, dtype=bool)
+    sampler = swept_together(
+        network_problem(model, observed(y, missing=missing)),
+        [model.state_type(np.ones((3, 2)), np.array([[1.0, 0.0], [3.0, 1.0]]))], 5,
+    )  # fmt: skip
+    tokens = sampler._chains[0].statistics()[""].tokens
+    share = tokens[1] / 300_000
+    close = np.abs(share - np.array([[0.2, 0.0], [0.6, 0.2]])).max() < 5 * np.sqrt(0.25 / 300_000)
+    whole = int(tokens[1].sum()) == 300_000 and int(tokens[0].sum()) == 600_000
+    yield "very many tokens", bool(close and whole), f"{share.ravel()}"
+
+
+@check
+def network_relocation():
+    """Communities are moved in burn-in: a chain that is stopped in the middle of a trial goes on as if it had not been."""
+    model = CommunityModel(2, shape=1.2, rate=1.1)
+    state, _, data = random_network(model, 4, 1.0, 0.1, np.random.default_rng(SEED + 11))
+    problem, burn_in = network_problem(model, data), 80  # one trial, from sweep 16 to 56
+
+    def opened(carry):
+        relocation = Relocation(model, data, roles_of(model._spec.by_axis), burn_in)
+        sampler = CudaSampler(problem, 5, relocation=relocation)
+        sampler.load(carry)
+        return sampler
+
+    def swept(sampler, n):
+        for _ in range(n):
+            sampler.sweep(0)
+        return sampler.carry(0)
+
+    before = swept(opened(Carry(0, 0, state._asdict(), {})), 15)
+    whole = opened(before)
+    moved = swept(whole, 1)
+    plain = CudaSampler(problem, 5)
+    plain.load(before)
+    kept = swept(plain, 1)
+    yield "nothing before a trial", not before.extra, ""
+    same = all(np.array_equal(moved.extra[f"before:{name}"], kept.state[name]) for name in ("theta", "pi"))
+    yield "the state before a trial is kept", same and not equal(moved, kept), ""
+    middle = swept(whole, 5)
+    after = swept(whole, 36)
+    yield "resumed within a trial", equal(after, swept(opened(middle), 36)) and not after.extra, ""
 
 
 def run(names=None):

@@ -41,8 +41,13 @@ def simulated(*names):
 @pytest.mark.long
 @pytest.mark.parametrize(
     "names",
-    [("true_counts", "noise_of_rows_and_cells", "words"), ("allocation", "bounds"), ("joint_laws",)],
-    ids=["counts", "allocation", "joint"],
+    [
+        ("true_counts", "noise_of_rows_and_cells", "words"),
+        ("allocation", "bounds"),
+        ("joint_laws",),
+        ("network_factors", "network_sweep", "network_joint"),
+    ],
+    ids=["counts", "allocation", "joint", "networks"],
 )
 def test_one_sweep_has_the_right_law_in_the_simulator(names):
     assert simulated(*names) == {}
@@ -50,7 +55,7 @@ def test_one_sweep_has_the_right_law_in_the_simulator(names):
 
 @pytest.mark.long
 def test_the_same_seed_gives_the_same_draws_in_the_simulator():
-    assert simulated("reproducible", "other_factorizations") == {}
+    assert simulated("reproducible", "network_chains", "network_relocation", "other_factorizations") == {}
 
 
 def test_halves_are_rounded_up():

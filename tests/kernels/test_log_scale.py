@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiled_loop import draw_many
-from countveil.kernels.log_scale import FARTHEST, draw_log_scale, log_scale_mode
+from countveil.kernels.log_scale import FARTHEST, draw_log_scale, log_scale_mode, log_scale_mode_by_root
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 
 CASES = [
@@ -46,6 +46,17 @@ def test_log_scale(case):
     assert fits(continuous_pvalue(s, cdf(*case)))
     centre = log_scale_mode(*case)
     assert rejects(continuous_pvalue(centre + 1.1 * (s - centre), cdf(*case)))
+
+
+def test_the_mode_by_a_root_is_the_mode():
+    rng = np.random.default_rng(SEED)
+    given = 10.0 ** rng.uniform(-9, 9, (3000, 3))
+    given[1000:2000] = 10.0 ** rng.uniform(-307, 250, (1000, 3))
+    powers = rng.normal(0.0, 1.0, 3000) * 10.0 ** rng.uniform(-2, 4, 3000)
+    for p, (a, b, c) in zip(powers, given, strict=True):
+        by_root, mode = log_scale_mode_by_root(p, a, b, c), log_scale_mode(p, a, b, c)
+        assert abs(by_root - mode) <= 1e-8 * max(1.0, abs(mode)), (p, a, b, c)
+    assert log_scale_mode_by_root(2.0, 3.0, 4.0, 0.0) == log_scale_mode(2.0, 3.0, 4.0, 0.0)
 
 
 # Factors that have underflowed: the density is flat over hundreds of units, or ends at the edge of the domain before

@@ -115,6 +115,10 @@ class Relocation:
         with np.errstate(under="ignore"):
             self._exposed = -np.expm1(-data.row_rho)  # 1 - alpha
 
+    def acts_after(self, sweep: int) -> bool:
+        """Whether a trial begins or ends after this sweep: after others the state stays as it is."""
+        return sweep in self._trials or sweep - TRIAL in self._trials
+
     def after_sweep(self, state: Any, extra: dict[str, np.ndarray], key: SweepKey, workers: Workers) -> Any:
         """The state with which the chain goes on after sweep ``key.sweep``; ``extra`` is changed in place."""
         if key.sweep in self._trials:

@@ -65,6 +65,35 @@ def log_scale_mode(p, a, b, c):
 
 
 @compiled
+def log_scale_mode_by_root(p, a, b, c):
+    """``log_scale_mode`` in a tenth of the time for c > 0, the same but for the last digits.
+
+    t = e**-s is the positive root of f(t) = 2*c*t**3 + b*t**2 + p*t - a, of which there is one because f(0) < 0 and
+    f is convex. Newton's steps fall towards it from any point beyond it, such as the root without the cubic term
+    (f is then 2*c*t**3), and, with q = (a/2c)**(1/3) and r = (max(-p, 0)/2c)**(1/2), q + r: there f is at least
+    2*c*(t**3 - t*r**2) - a >= 2*c*q**3 - a.
+    """
+    if c > 0.0:
+        half = 0.5 / c
+        t = (a * half) ** (1.0 / 3.0) * (1.0 + 1e-12) + math.sqrt(max(-p, 0.0) * half)
+        if b > 0.0:
+            root = math.sqrt(p * p + 4.0 * a * b)
+            t = min(t, 2.0 * a / (p + root) if p >= 0.0 else 0.5 * (root - p) / b)
+        if 1e-300 < t < 1e300:
+            for _ in range(100):
+                slope = (6.0 * c * t + 2.0 * b) * t + p
+                step = (((2.0 * c * t + b) * t + p) * t - a) / slope
+                if not (slope > 0.0 and step > 1e-14 * t and step < t):
+                    break
+                t -= step
+            s = -math.log(t)
+            # Where numbers of very different size meet, only bisection is sure.
+            if abs(s) < FARTHEST and abs(_slope(s, p, a, b, c)) <= 1e-9 * (a / t + abs(p)):
+                return s
+    return log_scale_mode(p, a, b, c)
+
+
+@compiled
 def _break_point(mode, top, direction, p, a, b, c):
     """A point on this side of the mode where the log-density has fallen by 0.5 to 1.5."""
     # A step at which a normal density of the same curvature would have fallen by 0.5.
@@ -90,7 +119,12 @@ def _break_point(mode, top, direction, p, a, b, c):
 @compiled
 def draw_log_scale(stream, p, a, b, c):
     """``(s, stream)`` for a > 0 and b > 0 or c > 0 (or p > 0, so that the law has a lower tail)."""
-    mode = log_scale_mode(p, a, b, c)
+    return draw_log_scale_around(stream, log_scale_mode(p, a, b, c), p, a, b, c)
+
+
+@compiled
+def draw_log_scale_around(stream, mode, p, a, b, c):
+    """``draw_log_scale`` where the caller knows the mode."""
     top = _height(mode, p, a, b, c)
     left = _break_point(mode, top, -1.0, p, a, b, c)
     right = _break_point(mode, top, 1.0, p, a, b, c)

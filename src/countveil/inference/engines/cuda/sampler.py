@@ -1,8 +1,8 @@
 """Chains on a GPU.
 
-A matrix of two factors stays on the device (``matrix_chain``). Of every other factorization that unfolds the true
-counts are drawn there, cell by cell, and the factors by the model itself, on the processor: their state is small
-beside the data.
+A matrix of two factors stays on the device (``matrix_chain``), and so do the chains of a network, which are swept
+together (``network_chains``). Of every other factorization that unfolds the true counts are drawn there, cell by
+cell, and the factors by the model itself, on the processor: their state is small beside the data.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from countveil.inference.carry import Carry
-from countveil.inference.engines.cuda import device, factors, matrix_chain, sums
+from countveil.inference.engines.cuda import device, factors, matrix_chain, network_chains, sums
 from countveil.inference.engines.cuda.counts import DeviceCounts
 from countveil.inference.engines.cuda.matrix_chain import MatrixChain, Workspace
+from countveil.inference.engines.cuda.network_chains import Network, NetworkChain
 from countveil.inference.engines.cuda.serves import checked_device
 from countveil.inference.engines.cuda.watch import Watch
 from countveil.inference.monitor import Monitor
@@ -47,16 +48,20 @@ class CudaSampler:
         self._workers = Workers(threads)
         model, view = problem.model, problem.views[""]
         assert isinstance(model, EinsumModel)
-        counts = DeviceCounts(view.observed, model.n_components)
-        self._chains: dict[int, MatrixChain | UnfoldedChain] = {}
+        self._chains: dict[int, MatrixChain | NetworkChain | UnfoldedChain] = {}
         self._sweeps: dict[int, int] = {}
         self._swept: dict[int, bool] = {}  # since it was loaded
-        self._on_device = matrix_chain.fits(model) and relocation is None
         self._work: Any
-        if self._on_device:
-            self._work = Workspace(model, counts)
+        self._kind: type[MatrixChain] | type[NetworkChain] | type[UnfoldedChain]
+        if network_chains.fits(model, view.observed):
+            self._work = Network(model, view.observed, seed, self._workers, relocation)
+            self._kind = NetworkChain
+            return
+        counts = DeviceCounts(view.observed, model.n_components)
+        if matrix_chain.fits(model) and relocation is None:
+            self._work, self._kind = Workspace(model, counts), MatrixChain
         else:
-            self._work = UnfoldedWork(problem, counts, self._workers, relocation)
+            self._work, self._kind = UnfoldedWork(problem, counts, self._workers, relocation), UnfoldedChain
 
     def __enter__(self) -> CudaSampler:
         self._workers.__enter__()
@@ -80,8 +85,7 @@ class CudaSampler:
         self, chain: int, sweep: int, state: Any, extra: Mapping[str, np.ndarray] | None = None
     ) -> None:
         if chain not in self._chains:
-            kind: Any = MatrixChain if self._on_device else UnfoldedChain
-            self._chains[chain] = kind(self._work, int(self._seed), chain)
+            self._chains[chain] = self._kind(self._work, int(self._seed), chain)
         self._chains[chain].load(state, sweep)
         self._chains[chain].extra = {name: np.array(value) for name, value in (extra or {}).items()}
         self._sweeps[chain], self._swept[chain] = sweep, False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from countveil.inference.engines.cuda import halves, matrix_chain
+from countveil.inference.engines.cuda import halves, matrix_chain, network_chains
 from countveil.inference.engines.cuda.counts import bytes_of_counts
 from countveil.inference.engines.cuda.device import Device, find_device
 from countveil.inference.problem import Problem
@@ -38,6 +38,8 @@ def fault(problem: Problem, settings: Settings) -> str | None:
 def needed_bytes(problem: Problem, n_chains: int) -> int:
     """About what the chains of a problem take on the device."""
     view, model = problem.views[""], problem.model
+    if network_chains.fits(model, view.observed):
+        return network_chains.bytes_of_chains(view.observed, model.n_components, n_chains) + _OTHERS
     n_rows, width = view.observed.n_rows, view.observed.width
     chains = n_chains if matrix_chain.fits(model) else 1
     of_chain = matrix_chain.bytes_of_chain(n_rows, width, model.n_components)

@@ -1,0 +1,232 @@
+"""Chains of a network whose states stay on the device, swept together.
+
+A network is small, and one chain of it leaves a device idle: so all chains go through a sweep by the same
+launches, each at a place ("slot") of its own in every array. A sweep that is asked for waits until all chains have
+been asked, or until something is to be known of one. What a chain draws depends on its number, the sweep and its
+state, and not on who goes with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from countveil.inference.engines.cuda import network_cells, network_factors
+from countveil.inference.engines.cuda.device import (
+    Recorded,
+    empty,
+    fill_from,
+    launch,
+    launch_blocks,
+    to_device,
+    to_host,
+)
+from countveil.inference.observed import Observed, rows_of
+from countveil.inference.relocation import Relocation
+from countveil.kernels.philox import SweepKey
+from countveil.models import CommunityModel
+from countveil.models.einsum.exposure import exposure_of
+from countveil.models.einsum.update import Statistics
+from countveil.runtime.workers import Workers
+
+
+def fits(model: Any, data: Observed) -> TypeGuard[CommunityModel]:
+    """Whether chains of a model can be swept here: a network with the fixed prior, without self-loops."""
+    if not isinstance(model, CommunityModel) or model.rate is None or model.self_loops:
+        return False
+    missing = rows_of(data.missing_starts) == data.missing_columns
+    return int(missing.sum()) == data.n_rows and model.n_communities <= network_factors.MOST_COMMUNITIES
+
+
+def bytes_of_chains(data: Observed, n_communities: int, n_chains: int) -> int:
+    """About what the data and the chains take on the device."""
+    of_chain = 8 * (6 * data.n_rows + 4 * n_communities + 2) * n_communities
+    listed = 2 * 8 * min(len(data.missing_columns), data.n_rows * data.width)
+    return data.n_rows * data.width * 8 + data.cell_rho.nbytes + listed + n_chains * of_chain
+
+
+class Network:
+    """The data on the device, and all chains."""
+
+    def __init__(
+        self,
+        model: CommunityModel,
+        data: Observed,
+        seed: int,
+        workers: Workers,
+        relocation: Relocation | None,
+    ) -> None:
+        self.model, self._seed, self._workers, self._relocation = model, seed, workers, relocation
+        self._n, self._size = data.n_rows, model.n_communities
+        self.exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
+        pairs = model.pair_cells({"": self.exposure}, {"": (data.n_rows, data.width)})["theta"]
+        self._lists_observed = pairs.observed
+        self._lists = tuple(
+            map(to_device, (pairs.out_starts, pairs.out_other, pairs.in_starts, pairs.in_other))
+        )
+        self._released = to_device(_dense(data))
+        with np.errstate(over="ignore", under="ignore"):
+            noise = data.row_rho, np.exp(data.row_rho), np.exp(-data.row_rho), data.cell_rho
+        self._noise = tuple(map(to_device, noise))
+        self._chains: dict[int, NetworkChain] = {}  # in the order of their slots, once they have any
+        self._is_open = False
+        self._asked: set[int] = set()
+
+    def load(self, chain: NetworkChain, state: Any) -> None:
+        """Put a chain into a state."""
+        number = chain.number
+        self._asked.discard(number)
+        held = self.model._hold(state)
+        if self._is_open and number not in self._chains:  # one more: all take their places anew
+            self.sweep_asked()
+            for other in self._chains.values():
+                other.held = self._on_host(other)
+            self._is_open = False
+        self._chains[number] = chain
+        chain.held = {name: held[name] for name in ("theta", "pi")}
+        if self._is_open:
+            self._put(chain)
+
+    def ask(self, chain: NetworkChain) -> None:
+        """One sweep of a chain, to be done with those of the others."""
+        if chain.number in self._asked:
+            self.sweep_asked()
+        self._asked.add(chain.number)
+        if len(self._asked) == len(self._chains):
+            self.sweep_asked()
+
+    def state(self, chain: NetworkChain) -> Any:
+        """A copy of a chain's state."""
+        self.sweep_asked()
+        return self.model._state(self._on_host(chain) if self._is_open else chain.held)
+
+    def tokens(self, chain: NetworkChain) -> list[np.ndarray]:
+        """Those of both factors, of a chain's last sweep."""
+        self.sweep_asked()
+        return [to_host(self._tokens[chain.slot]), to_host(self._block_tokens[chain.slot])]
+
+    def sweep_asked(self) -> None:
+        """All sweeps that have been asked for. Nothing waits for the device, but where components are moved."""
+        if not self._asked:
+            return
+        if not self._is_open:
+            self._open()
+        asked = [chain for number, chain in self._chains.items() if number in self._asked]
+        self._asked = set()
+        if len(asked) == len(self._chains):
+            self._recorded()
+        else:
+            self._sweep(to_device(np.array([chain.slot for chain in asked])))
+        for chain in asked:
+            chain.sweeps += 1
+            if self._relocation is not None and self._relocation.acts_after(chain.sweeps):
+                key = SweepKey(np.uint64(self._seed), chain.number, chain.sweeps)
+                state = self.model._state(self._on_host(chain))
+                moved = self._relocation.after_sweep(state, chain.extra, key, self._workers)
+                chain.held = self.model._hold(moved)
+                self._put(chain)
+
+    def _open(self) -> None:
+        """Places for all chains, and their states there."""
+        k, n, size = len(self._chains), self._n, self._size
+        self._keys = empty((k, 3), np.uint64)
+        self._all = to_device(np.arange(k))
+        self._theta, self._rows_drawn, self._below, self._exposed = (
+            empty((k, n, size), np.float64) for _ in range(4)
+        )
+        self._pi, self._turned, self._blocks_drawn = (empty((k, size, size), np.float64) for _ in range(3))
+        self._phi, self._totals = empty((k, size, n), np.float64), empty((k, size), np.float64)
+        self._tokens, self._block_tokens = empty((k, n, size), np.int64), empty((k, size, size), np.int64)
+        self._recorded = Recorded(lambda: self._sweep(self._all))
+        for slot, chain in enumerate(self._chains.values()):
+            chain.slot = slot
+            self._put(chain)
+        self._is_open = True
+
+    def _put(self, chain: NetworkChain) -> None:
+        fill_from(self._theta[chain.slot], chain.held["theta"])
+        fill_from(self._pi[chain.slot], chain.held["pi"])
+        key = np.array([self._seed, chain.number, chain.sweeps], dtype=np.uint64)
+        fill_from(self._keys[chain.slot], key)
+
+    def _on_host(self, chain: NetworkChain) -> dict[str, np.ndarray]:
+        return {"theta": to_host(self._theta[chain.slot]), "pi": to_host(self._pi[chain.slot])}
+
+    def _sweep(self, slots: Any) -> None:
+        """One sweep of the chains at these slots."""
+        k, n, size = len(slots), self._n, self._size
+        keys, theta, pi, phi, turned = self._keys, self._theta, self._pi, self._phi, self._turned
+        tokens, block_tokens, totals = self._tokens, self._block_tokens, self._totals
+        shape, rate, symmetric = self.model.shape, float(self.model.rate or 0.0), not self.model.directed
+        lists = self._lists_observed, *self._lists
+        launch(
+            network_cells.open_sweep, k * max(n, size) * size,
+            keys, slots, theta, pi, phi, turned, tokens, block_tokens,
+        )  # fmt: skip
+        launch_blocks(
+            network_cells.draw_cells, k * math.ceil(n * n / network_cells.RUN), network_cells.THREADS,
+            keys, slots, self._released, *self._noise, theta, pi, phi, tokens, block_tokens,
+        )  # fmt: skip
+        drawn = self._rows_drawn, self._blocks_drawn
+        launch(
+            network_factors.draw_gammas, k * (n + size) * size,
+            keys, slots, shape, symmetric, tokens, block_tokens, *drawn,
+        )  # fmt: skip
+        launch_blocks(
+            network_factors.draw_rows, k, network_factors.THREADS,
+            slots, rate, *lists, drawn[0], pi, turned, self._below, theta, totals,
+        )  # fmt: skip
+        launch(
+            network_factors.fill_exposure, k * n * size,
+            slots, self._lists_observed, *self._lists[2:], theta, totals, self._exposed,
+        )  # fmt: skip
+        launch(
+            network_factors.draw_blocks, k * size * size,
+            slots, rate, symmetric, drawn[1], self._exposed, theta, pi,
+        )  # fmt: skip
+        launch_blocks(
+            network_factors.trade_scales, k, network_factors.THREADS,
+            keys, slots, shape, rate, symmetric, totals, pi, theta,
+        )  # fmt: skip
+
+
+class NetworkChain:
+    """One of them, as ``CudaSampler`` has chains."""
+
+    def __init__(self, work: Network, seed: int, chain: int) -> None:
+        self._work, self.number = work, chain
+        self.slot, self.sweeps, self._swept = -1, 0, False
+        self.held: dict[str, np.ndarray] = {}  # what it is loaded with
+        self.extra: dict[str, np.ndarray] = {}  # of a relocation under way
+
+    def load(self, state: Any, sweep: int) -> None:
+        """Go on from a state after so many sweeps."""
+        self.sweeps, self._swept = sweep, False
+        self._work.load(self, state)
+
+    def state(self) -> Any:
+        """A copy of the state."""
+        return self._work.state(self)
+
+    def statistics(self) -> Mapping[str, Statistics] | None:
+        """What the last sweep drew the state from."""
+        if not self._swept:
+            return None
+        return {"": Statistics(self._work.tokens(self), self._work.exposure)}
+
+    def sweep(self) -> None:
+        """One sweep, some time before anybody looks."""
+        self._work.ask(self)
+        self._swept = True
+
+
+def _dense(data: Observed) -> np.ndarray:
+    """What was released of every cell: 0 for x <= 0, -1 if it is missing."""
+    large = data.values.max(initial=0) > np.iinfo(np.int32).max
+    out = np.zeros((data.n_rows, data.width), dtype=np.int64 if large else np.int32)
+    out[rows_of(data.row_starts), data.columns] = data.values
+    out[rows_of(data.missing_starts), data.missing_columns] = -1
+    return out

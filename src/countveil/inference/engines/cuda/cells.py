@@ -4,9 +4,8 @@ A block of threads serves as many cells as it has threads, then the next ones. F
 the products theta_dk phi_kv, each those of every eighth k: together they read the memory in whole lines. Then one
 thread per cell draws the true count from the total, by inversion of the cell's uniform. Last come the tokens of all
 these cells, shared among the threads however many a cell has: a point on the line on which the eight sums lie end
-to end chooses a sum, then a product within. Tokens are counted by atomic additions of integers, which commute,
-those of a block's first row and the one after it in shared memory first: cells that come together mostly share
-their row, whose counters would have long queues. Everything random is keyed by the cell and the token's number.
+to end chooses a sum, then a product within. Tokens are counted by atomic additions of integers, which commute;
+everything random is keyed by the cell and the number of the token.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from countveil.kernels.uniform import from_word, skip_blocks
 from countveil.runtime.compiled import compiled, inlined
 
 #: Threads of a block (the simulator runs each as a thread of Python), and blocks that go through a list in turn.
-THREADS, BLOCKS = (32, 4) if SIMULATED else (256, 132 * 16)
+THREADS, BLOCKS = (32, 4) if SIMULATED else (128, 132 * 32)
 #: Of a thread: with fewer, more threads wait for memory at a time.
 REGISTERS = 80
 #: Threads that add up the products of a cell.
@@ -34,9 +33,6 @@ LANES = 8
 _TEAMS, _SUMS = THREADS // LANES, THREADS * LANES
 #: Up to so many tokens of a cell are drawn one by one; so many of a block's cells wait for any of its threads.
 MANY, WAITING = 400, 1024
-#: Up to so many components have the tokens of a block's first rows counted in shared memory.
-SHARED = 128
-_SHARED_ROWS = 2 * SHARED
 # Blocks of a stream that one binomial may use.
 _APART = 1024
 
@@ -119,20 +115,14 @@ def sum_of_lanes(sums):
 
 
 @cuda.jit(device=True)
-def give(
-    seed, chain, sweep, cell, number, d, v, total, theta, phi, sums, first, first_row, of_rows,
-    row_tokens, column_tokens,
-):  # fmt: skip
+def give(seed, chain, sweep, cell, number, d, v, total, theta, phi, sums, first, row_tokens, column_tokens):
     """One token of a cell: to the counters of the component on which it falls."""
     u = token_uniform(seed, chain, sweep, cell, number)
     if total > 0.0:
         k = chosen(u * total, sums, first, d, v, theta, phi)
     else:  # all products have underflowed: they count as equal
         k = min(int(u * theta.shape[1]), theta.shape[1] - 1)
-    if 0 <= d - first_row < 2 and theta.shape[1] <= SHARED:
-        cuda.atomic.add(of_rows, (d - first_row) * SHARED + k, 1)
-    else:
-        cuda.atomic.add(row_tokens, (d, k), 1)
+    cuda.atomic.add(row_tokens, (d, k), 1)
     cuda.atomic.add(column_tokens, (v, k), 1)
 
 
@@ -161,16 +151,13 @@ def give_many(seed, chain, sweep, cell, d, v, y, total, theta, phi, row_tokens, 
 
 @cuda.jit(device=True)
 def hand_out(
-    seed, chain, sweep, width, y, total, d_of, v_of, sums, totals, waiting, begins, owners, of_rows,
+    seed, chain, sweep, width, y, total, d_of, v_of, sums, totals, waiting, begins, owners,
     theta, phi, row_tokens, column_tokens,
 ):  # fmt: skip
     """The tokens of a block's cells: y of this thread's, 0 if it has none. All threads come here together."""
     thread = cuda.threadIdx.x
-    first_row = d_of[0]
     if thread == 0:
         waiting[0] = 0
-    for e in range(thread, _SHARED_ROWS, THREADS):
-        of_rows[e] = 0
     cuda.syncthreads()
     if y > 0:
         d, v = d_of[thread], v_of[thread]
@@ -189,7 +176,7 @@ def hand_out(
                         owners[begin + number] = -1
                     give(
                         seed, chain, sweep, cell, number, d, v, total, theta, phi, sums, thread * LANES,
-                        first_row, of_rows, row_tokens, column_tokens,
+                        row_tokens, column_tokens,
                     )  # fmt: skip
     cuda.syncthreads()
     for token in range(thread, min(waiting[0], WAITING), THREADS):
@@ -198,13 +185,9 @@ def hand_out(
             d, v = d_of[c], v_of[c]
             give(
                 seed, chain, sweep, np.int64(d) * width + v, token - begins[c], d, v, totals[c], theta, phi,
-                sums, c * LANES, first_row, of_rows, row_tokens, column_tokens,
+                sums, c * LANES, row_tokens, column_tokens,
             )  # fmt: skip
     cuda.syncthreads()
-    for e in range(thread, _SHARED_ROWS, THREADS):
-        if of_rows[e] > 0:
-            row, k = place(e, SHARED)
-            cuda.atomic.add(row_tokens, (first_row + row, k), of_rows[e])
 
 
 @kernel(registers=REGISTERS)
@@ -235,7 +218,6 @@ def draw_open_cells(
     waiting = cuda.shared.array(1, np.int32)
     begins = cuda.shared.array(THREADS, np.int32)
     owners = cuda.shared.array(WAITING, np.int16)
-    of_rows = cuda.shared.array(_SHARED_ROWS, np.int32)
     thread = cuda.threadIdx.x
     seed, chain, sweep = key[0], key[1], key[2]
     padded = np.int32(codes.shape[1])
@@ -263,7 +245,7 @@ def draw_open_cells(
             cell = np.int64(d) * width + v
             y = true_count(seed, chain, sweep, block, v % EIGHT, cell, x, mu, rho, mu * up, mu * down)
         hand_out(
-            seed, chain, sweep, width, y, mu, d_of, v_of, sums, totals, waiting, begins, owners, of_rows,
+            seed, chain, sweep, width, y, mu, d_of, v_of, sums, totals, waiting, begins, owners,
             theta, phi, row_tokens, column_tokens,
         )  # fmt: skip
 
@@ -278,7 +260,6 @@ def share_plain_cells(key, width, rows, columns, values, theta, phi, row_tokens,
     waiting = cuda.shared.array(1, np.int32)
     begins = cuda.shared.array(THREADS, np.int32)
     owners = cuda.shared.array(WAITING, np.int16)
-    of_rows = cuda.shared.array(_SHARED_ROWS, np.int32)
     thread = cuda.threadIdx.x
     seed, chain, sweep = key[0], key[1], key[2]
     for first in range(cuda.blockIdx.x * THREADS, len(columns), cuda.gridDim.x * THREADS):
@@ -292,6 +273,6 @@ def share_plain_cells(key, width, rows, columns, values, theta, phi, row_tokens,
         if thread < n:
             y, total = np.int64(values[first + thread]), sum_of_lanes(sums)
         hand_out(
-            seed, chain, sweep, width, y, total, d_of, v_of, sums, totals, waiting, begins, owners, of_rows,
+            seed, chain, sweep, width, y, total, d_of, v_of, sums, totals, waiting, begins, owners,
             theta, phi, row_tokens, column_tokens,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ COMMANDS = [
 
 _STOPPED = 128 + signal.SIGINT
 _EXPECTED = (ValueError, TypeError, OSError, OverflowError, ImportError)
+#: How messages of ours begin: they were written for people.
+_OURS = re.compile(r"\w+: expected ")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,14 +69,12 @@ def _run(arguments: argparse.Namespace) -> int:
                 f"The time was up before burn-in had ended. To go on: countveil resume {run}", file=sys.stderr
             )
         return 0
-    except _EXPECTED as error:
-        if arguments.debug:
-            raise
-        print(f"countveil {arguments.command}: error: {_line(error)}", file=sys.stderr)
-        return 2
     except Exception as error:
         if arguments.debug:
             raise
+        if isinstance(error, _EXPECTED) or _OURS.match(str(error)):
+            print(f"countveil {arguments.command}: error: {_line(error)}", file=sys.stderr)
+            return 2
         # Nobody has looked at this message, and it might quote the data.
         kind = type(error).__name__
         print(f"countveil {arguments.command}: internal error ({kind}); --debug shows where", file=sys.stderr)

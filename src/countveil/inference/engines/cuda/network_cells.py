@@ -2,10 +2,13 @@
 
 mu_ij = sum_c theta_ic phi_jc with phi_jc = sum_d pi_cd theta_jd. A network is small, and all its rates are
 computed: a block of threads has a run of cells of one chain. Each cell's uniform settles most of them as y = 0 (see
-``look``); the others are listed, so that the threads share the exact draws evenly; then the tokens of all of them
-are laid end to end and shared likewise, however many a cell has: a token chooses c by theta_ic phi_jc, then d by
-pi_cd theta_jd. Lists may be in any order: everything random is keyed by the cell and the number of the token, and
-tokens are counted by atomic additions of integers.
+``look``); the others are listed, so that the threads share the exact draws evenly. Then the tokens of a run are
+laid end to end and shared likewise, however many a cell has: a token chooses c by theta_ic phi_jc, then d by pi_cd
+theta_jd. Every fourth product is added up beforehand, so that a token finds its own in a few steps: which of the
+four sums, and which product of that sum.
+
+Lists may be in any order: everything random is keyed by the cell and the number of the token, and tokens are
+counted by atomic additions of integers, those of a run in shared memory first.
 """
 
 from __future__ import annotations
@@ -24,13 +27,19 @@ from countveil.kernels.philox import open_stream
 from countveil.kernels.uniform import from_word, skip_blocks
 from countveil.runtime.compiled import compiled, inlined
 
-#: Threads of a block, cells that each of them looks at, and all cells of a block.
+#: Threads of a block, cells that each of them looks at, and all cells that a block looks at.
 THREADS, EACH = 8 if SIMULATED else 128, 4
 RUN = THREADS * EACH
 #: Of a thread: with fewer, more threads wait for memory at a time.
-REGISTERS = 80
-#: Up to so many tokens of a cell are drawn one by one.
+REGISTERS, TOKEN_REGISTERS = 80, 64
+#: Sums of products that tokens choose from first.
+LANES = 4
+_SUMS = THREADS * LANES
+#: Up to so many tokens of a cell are drawn one by one (``give_tokens``), more of them together (``give_many``).
 MANY = 20_000
+#: Up to so many communities have their tokens of pi, and of the first two rows of a run, counted in shared memory.
+SHARED = 2 if SIMULATED else 32
+_SHARED_BLOCKS, _SHARED_ROWS = SHARED * SHARED, 2 * SHARED
 
 _32 = np.uint64(32)
 
@@ -53,14 +62,18 @@ def count_of(seed, chain, sweep, cell, u, x, mu, rho, z, w):
 
 
 @kernel
-def open_sweep(keys, slots, theta, pi, phi, turned, tokens, block_tokens):
-    """The next sweep: its number, phi (c, j), pi turned, and no tokens yet. A thread has one entry of a chain."""
+def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tokens, many):
+    """The next sweep: its number, phi (c, j) and its parts (c, lane, j), pi turned, and no tokens yet.
+
+    A thread has one entry of a chain.
+    """
     n, size = theta.shape[1], theta.shape[2]
     which, t = place(cuda.grid(1), max(n, size) * size)
     if which < len(slots):
         slot = slots[which]
         if t == 0:
             keys[slot, 2] += np.uint64(1)
+            many[slot] = 0
         if t < size * size:
             c, d = place(t, size)
             block_tokens[slot, c, d] = 0
@@ -69,8 +82,12 @@ def open_sweep(keys, slots, theta, pi, phi, turned, tokens, block_tokens):
             c, j = place(t, n)
             tokens[slot, j, c] = 0
             total = 0.0
-            for d in range(size):
-                total += pi[slot, c, d] * theta[slot, j, d]
+            for lane in range(LANES):
+                part = 0.0
+                for d in range(lane, size, LANES):
+                    part += pi[slot, c, d] * theta[slot, j, d]
+                phi_parts[slot, c, lane, j] = part
+                total += part
             phi[slot, c, j] = total
 
 
@@ -84,32 +101,22 @@ def noise_at(i, j, row_rho, row_up, row_down, cell_rho):
 
 
 @cuda.jit(device=True)
-def running_sums(n, values, ends, parts):
-    """ends[s] = values[0] + ... + values[s] for s < n <= RUN: a block's threads together."""
+def running_sums(ends):
+    """ends[s] becomes ends[0] + ... + ends[s]: a block's threads together."""
     thread = cuda.threadIdx.x
-    total = 0
-    for s in range(thread * EACH, min((thread + 1) * EACH, n)):
-        total += values[s]
-    parts[thread] = total
-    cuda.syncthreads()
     step = 1
     while step < THREADS:
-        before = parts[thread - step] if thread >= step else 0
+        before = ends[thread - step] if thread >= step else 0
         cuda.syncthreads()
-        parts[thread] += before
+        ends[thread] += before
         cuda.syncthreads()
         step *= 2
-    running = parts[thread] - total
-    for s in range(thread * EACH, min((thread + 1) * EACH, n)):
-        running += values[s]
-        ends[s] = running
-    cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def owner_of(token, n, ends):
+def owner_of(token, ends):
     """The first s with ends[s] > token."""
-    low, high = 0, n - 1
+    low, high = 0, THREADS - 1
     while low < high:
         middle = (low + high) // 2
         if ends[middle] > token:
@@ -120,13 +127,24 @@ def owner_of(token, n, ends):
 
 
 @cuda.jit(device=True)
-def community_of_sender(u, mu, slot, i, j, theta, phi):
+def community_of_sender(u, sums, first, slot, i, j, theta, phi):
     """c in proportion to theta_ic phi_jc; the last positive one where rounding leads past the end."""
     size = theta.shape[2]
-    if mu <= 0.0:  # all products have underflowed: they count as equal
+    total = 0.0
+    for lane in range(LANES):
+        total += sums[first + lane]
+    if total <= 0.0:  # all products have underflowed: they count as equal
         return min(int(u * size), size - 1)
-    point, found = u * mu, 0
-    for c in range(size):
+    point, chosen = u * total, 0
+    for lane in range(LANES):
+        part = sums[first + lane]
+        if part > 0.0:
+            chosen = lane
+            if point < part:
+                break
+            point -= part
+    found = chosen
+    for c in range(chosen, size, LANES):
         product = theta[slot, i, c] * phi[slot, c, j]
         if product > 0.0:
             found = c
@@ -137,14 +155,22 @@ def community_of_sender(u, mu, slot, i, j, theta, phi):
 
 
 @cuda.jit(device=True)
-def community_of_receiver(u, slot, c, j, theta, pi, phi):
+def community_of_receiver(u, slot, c, j, theta, pi, phi, phi_parts):
     """d in proportion to pi_cd theta_jd."""
     size = theta.shape[2]
     total = phi[slot, c, j]
     if total <= 0.0:
         return min(int(u * size), size - 1)
-    point, found = u * total, 0
-    for d in range(size):
+    point, chosen = u * total, 0
+    for lane in range(LANES):
+        part = phi_parts[slot, c, lane, j]
+        if part > 0.0:
+            chosen = lane
+            if point < part:
+                break
+            point -= part
+    found = chosen
+    for d in range(chosen, size, LANES):
         product = pi[slot, c, d] * theta[slot, j, d]
         if product > 0.0:
             found = d
@@ -174,62 +200,16 @@ def share_of(product, left, total, is_last, n_left):
     return product / left
 
 
-@cuda.jit(device=True)
-def give_many(
-    seed, chain, sweep, cell, y, mu, slot, i, j, theta, pi, phi, tokens, block_tokens
-):  # fmt: skip
-    """All tokens of a cell that has very many: conditional binomials, c after c, and within each d after d."""
-    size = theta.shape[2]
-    last, left, n = last_positive(slot, False, 0, i, j, theta, pi, phi), mu, y
-    for c in range(size):
-        product = theta[slot, i, c] * phi[slot, c, j]
-        share = share_of(product, left, mu, c == last, size - c)
-        left -= product
-        if n == 0 or not (product > 0.0 or mu <= 0.0):
-            continue
-        mine = tokens_of_component(seed, chain, sweep, cell, c, n, share)
-        n -= mine
-        if mine == 0:
-            continue
-        cuda.atomic.add(tokens, (slot, i, c), mine)
-        total = phi[slot, c, j]
-        last_d, left_d = last_positive(slot, True, c, i, j, theta, pi, phi), total
-        for d in range(size):
-            product = pi[slot, c, d] * theta[slot, j, d]
-            share = share_of(product, left_d, total, d == last_d, size - d)
-            left_d -= product
-            if mine == 0 or not (product > 0.0 or total <= 0.0):
-                continue
-            drawn = tokens_of_component(seed, chain, sweep, cell, (1 + c) * size + d, mine, share)
-            mine -= drawn
-            if drawn > 0:
-                cuda.atomic.add(tokens, (slot, j, d), drawn)
-                cuda.atomic.add(block_tokens, (slot, c, d), drawn)
-
-
 @kernel(registers=REGISTERS)
-def draw_cells(
-    keys,
-    slots,
-    released,
-    row_rho,
-    row_up,
-    row_down,
-    cell_rho,
-    theta,
-    pi,
-    phi,
-    tokens,
-    block_tokens,
-):
-    """True counts and their tokens. ``released`` has -1 where a cell is missing; row_up is exp(rho)."""
+def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, theta, phi, counts, many):
+    """True counts of all cells, and whether any is of very many tokens.
+
+    ``released`` has -1 where a cell is missing; row_up is exp(rho), row_down exp(-rho).
+    """
     n_open = cuda.shared.array(1, np.int32)
     cells = cuda.shared.array(RUN, np.int32)
     uniforms = cuda.shared.array(RUN, np.float64)
     rates = cuda.shared.array(RUN, np.float64)
-    counts = cuda.shared.array(RUN, np.int32)
-    ends = cuda.shared.array(RUN, np.int32)
-    parts = cuda.shared.array(THREADS, np.int32)
     thread = cuda.threadIdx.x
     n, size = theta.shape[1], theta.shape[2]
     n_cells = n * n
@@ -244,6 +224,7 @@ def draw_cells(
         if cell < n_cells:
             i, j = place(cell, n)
             x = released[i, j]
+            is_open = False
             if x >= 0:
                 mu = 0.0
                 for c in range(size):
@@ -257,31 +238,128 @@ def draw_cells(
                 if is_open:
                     s = cuda.atomic.add(n_open, 0, 1)
                     cells[s], uniforms[s], rates[s] = cell, u, mu
+            if not is_open:
+                counts[slot, cell] = 0
     cuda.syncthreads()
-    n_here = n_open[0]
-    for s in range(thread, n_here, THREADS):
+    for s in range(thread, n_open[0], THREADS):
         cell, mu = cells[s], rates[s]
         i, j = place(cell, n)
         rho, up, down = noise_at(i, j, row_rho, row_up, row_down, cell_rho)
         x = np.int64(released[i, j])
         y = count_of(seed, chain, sweep, cell, uniforms[s], x, mu, rho, mu * up, mu * down)
+        counts[slot, cell] = y
         if y > MANY:
-            give_many(
-                seed, chain, sweep, cell, y, mu, slot, i, j, theta, pi, phi, tokens, block_tokens
-            )  # fmt: skip
-            y = np.int64(0)
-        counts[s] = y
+            many[slot] = 1
+
+
+@kernel(registers=TOKEN_REGISTERS)
+def give_tokens(keys, slots, theta, pi, phi, phi_parts, counts, tokens, block_tokens):
+    """Tokens of the true counts, to the counters of the communities on which they fall; not those of very many."""
+    ends = cuda.shared.array(THREADS, np.int32)
+    sums = cuda.shared.array(_SUMS, np.float64)
+    of_blocks = cuda.shared.array(_SHARED_BLOCKS, np.int32)
+    of_rows = cuda.shared.array(_SHARED_ROWS, np.int32)
+    thread = cuda.threadIdx.x
+    n, size = theta.shape[1], theta.shape[2]
+    n_cells = n * n
+    which, run = place(cuda.blockIdx.x, (n_cells + THREADS - 1) // THREADS)
+    slot = slots[which]
+    first = run * THREADS
+    first_row = first // n
+    mine = first + thread
+    y = counts[slot, mine] if mine < n_cells else np.int64(0)
+    if y > MANY:
+        y = np.int64(0)
+    ends[thread] = y
+    is_small = size <= SHARED
+    if is_small:
+        for e in range(thread, size * size, THREADS):
+            of_blocks[e] = 0
+        for e in range(thread, 2 * size, THREADS):
+            of_rows[e] = 0
     cuda.syncthreads()
-    running_sums(n_here, counts, ends, parts)
-    all_tokens = ends[n_here - 1] if n_here > 0 else 0
-    for token in range(thread, all_tokens, THREADS):
-        s = owner_of(token, n_here, ends)
-        cell = cells[s]
+    running_sums(ends)
+    if ends[THREADS - 1] == 0:  # of the whole block
+        return
+    if y > 0:
+        i, j = place(mine, n)
+        for lane in range(LANES):
+            part = 0.0
+            for c in range(lane, size, LANES):
+                part += theta[slot, i, c] * phi[slot, c, j]
+            sums[thread * LANES + lane] = part
+    cuda.syncthreads()
+    seed, chain, sweep = keys[slot, 0], keys[slot, 1], keys[slot, 2]
+    for token in range(thread, ends[THREADS - 1], THREADS):
+        s = owner_of(token, ends)
+        number = token - (ends[s - 1] if s > 0 else 0)
+        cell = first + s
         i, j = place(cell, n)
-        number = token - (ends[s] - counts[s])
         u, v = two_uniforms(seed, chain, sweep, steps.DEVICE_TOKENS, cell, number)
-        c = community_of_sender(u, rates[s], slot, i, j, theta, phi)
-        d = community_of_receiver(v, slot, c, j, theta, pi, phi)
-        cuda.atomic.add(tokens, (slot, i, c), 1)
+        c = community_of_sender(u, sums, s * LANES, slot, i, j, theta, phi)
+        d = community_of_receiver(v, slot, c, j, theta, pi, phi, phi_parts)
         cuda.atomic.add(tokens, (slot, j, d), 1)
-        cuda.atomic.add(block_tokens, (slot, c, d), 1)
+        if is_small:
+            cuda.atomic.add(of_blocks, c * size + d, 1)
+        else:
+            cuda.atomic.add(block_tokens, (slot, c, d), 1)
+        if is_small and i - first_row < 2:
+            cuda.atomic.add(of_rows, (i - first_row) * size + c, 1)
+        else:
+            cuda.atomic.add(tokens, (slot, i, c), 1)
+    cuda.syncthreads()
+    if is_small:
+        for e in range(thread, size * size, THREADS):
+            if of_blocks[e] > 0:
+                c, d = place(e, size)
+                cuda.atomic.add(block_tokens, (slot, c, d), of_blocks[e])
+        for e in range(thread, 2 * size, THREADS):
+            if of_rows[e] > 0:
+                i, c = place(e, size)
+                cuda.atomic.add(tokens, (slot, first_row + i, c), of_rows[e])
+
+
+@kernel
+def give_many(keys, slots, theta, pi, phi, counts, many, tokens, block_tokens):
+    """Tokens of cells that have very many: conditional binomials, c after c, and within each d after d.
+
+    A block of threads has the cells of a chain: most chains have none.
+    """
+    slot = slots[cuda.blockIdx.x]
+    if many[slot] == 0:
+        return
+    seed, chain, sweep = keys[slot, 0], keys[slot, 1], keys[slot, 2]
+    n, size = theta.shape[1], theta.shape[2]
+    for cell in range(cuda.threadIdx.x, n * n, THREADS):
+        left = counts[slot, cell]
+        if left <= MANY:
+            continue
+        i, j = place(cell, n)
+        mu = 0.0
+        for c in range(size):
+            mu += theta[slot, i, c] * phi[slot, c, j]
+        last, rate = last_positive(slot, False, 0, i, j, theta, pi, phi), mu
+        for c in range(size):
+            product = theta[slot, i, c] * phi[slot, c, j]
+            share = share_of(product, rate, mu, c == last, size - c)
+            rate -= product
+            if left == 0 or not (product > 0.0 or mu <= 0.0):
+                continue
+            mine = tokens_of_component(seed, chain, sweep, cell, c, left, share)
+            left -= mine
+            if mine == 0:
+                continue
+            cuda.atomic.add(tokens, (slot, i, c), mine)
+            total = phi[slot, c, j]
+            last_d, rate_d = last_positive(slot, True, c, i, j, theta, pi, phi), total
+            for d in range(size):
+                product = pi[slot, c, d] * theta[slot, j, d]
+                share = share_of(product, rate_d, total, d == last_d, size - d)
+                rate_d -= product
+                if mine == 0 or not (product > 0.0 or total <= 0.0):
+                    continue
+                drawn = tokens_of_component(seed, chain, sweep, cell, (1 + c) * size + d, mine, share)
+                mine -= drawn
+                if drawn > 0:
+                    cuda.atomic.add(tokens, (slot, j, d), drawn)
+                    cuda.atomic.add(block_tokens, (slot, c, d), drawn)

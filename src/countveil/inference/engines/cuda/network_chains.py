@@ -43,7 +43,7 @@ def fits(model: Any, data: Observed) -> TypeGuard[CommunityModel]:
 
 def bytes_of_chains(data: Observed, n_communities: int, n_chains: int) -> int:
     """About what the data and the chains take on the device."""
-    of_chain = 8 * (6 * data.n_rows + 4 * n_communities + 2) * n_communities
+    of_chain = 8 * (10 * data.n_rows + 4 * n_communities + 2) * n_communities + 8 * data.n_rows * data.width
     listed = 2 * 8 * min(len(data.missing_columns), data.n_rows * data.width)
     return data.n_rows * data.width * 8 + data.cell_rho.nbytes + listed + n_chains * of_chain
 
@@ -139,6 +139,8 @@ class Network:
         )
         self._pi, self._turned, self._blocks_drawn = (empty((k, size, size), np.float64) for _ in range(3))
         self._phi, self._totals = empty((k, size, n), np.float64), empty((k, size), np.float64)
+        self._phi_parts = empty((k, size, network_cells.LANES, n), np.float64)
+        self._counts, self._many = empty((k, n * n), np.int64), empty(k, np.int32)
         self._tokens, self._block_tokens = empty((k, n, size), np.int64), empty((k, size, size), np.int64)
         self._recorded = Recorded(lambda: self._sweep(self._all))
         for slot, chain in enumerate(self._chains.values()):
@@ -162,13 +164,22 @@ class Network:
         tokens, block_tokens, totals = self._tokens, self._block_tokens, self._totals
         shape, rate, symmetric = self.model.shape, float(self.model.rate or 0.0), not self.model.directed
         lists = self._lists_observed, *self._lists
+        phi_parts, counts, many = self._phi_parts, self._counts, self._many
         launch(
             network_cells.open_sweep, k * max(n, size) * size,
-            keys, slots, theta, pi, phi, turned, tokens, block_tokens,
+            keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tokens, many,
         )  # fmt: skip
         launch_blocks(
-            network_cells.draw_cells, k * math.ceil(n * n / network_cells.RUN), network_cells.THREADS,
-            keys, slots, self._released, *self._noise, theta, pi, phi, tokens, block_tokens,
+            network_cells.draw_counts, k * math.ceil(n * n / network_cells.RUN), network_cells.THREADS,
+            keys, slots, self._released, *self._noise, theta, phi, counts, many,
+        )  # fmt: skip
+        launch_blocks(
+            network_cells.give_tokens, k * math.ceil(n * n / network_cells.THREADS), network_cells.THREADS,
+            keys, slots, theta, pi, phi, phi_parts, counts, tokens, block_tokens,
+        )  # fmt: skip
+        launch_blocks(
+            network_cells.give_many, k, network_cells.THREADS,
+            keys, slots, theta, pi, phi, counts, many, tokens, block_tokens,
         )  # fmt: skip
         drawn = self._rows_drawn, self._blocks_drawn
         launch(

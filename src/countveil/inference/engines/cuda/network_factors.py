@@ -99,15 +99,31 @@ def draw_rows(
     n_parts = THREADS // size
     part, c = place(thread, size)
     sign = 1.0 if lists_observed else -1.0
-    if thread < size:
+    # Sums over the rows after each: part after part of the rows, each by its own threads.
+    length = (n + n_parts - 1) // n_parts
+    begin, end = min(part * length, n), min((part + 1) * length, n)
+    if part < n_parts:
         total = 0.0
-        for r in range(n - 1, -1, -1):
+        for r in range(begin, end):
+            total += theta[slot, r, c]
+        parts[thread] = total
+    cuda.syncthreads()
+    if part < n_parts:
+        total = 0.0
+        for other in range(n_parts - 1, part, -1):
+            total += parts[other * size + c]
+        for r in range(end - 1, begin - 1, -1):
             below[slot, r, c] = total
             total += theta[slot, r, c]
-    above, drawn, after = 0.0, 0.0, 0.0
+    cuda.syncthreads()
+    above, drawn, after, next_drawn, next_after = 0.0, 0.0, 0.0, 0.0, 0.0
+    if thread < size:
+        next_drawn, next_after = rows_drawn[slot, 0, c], below[slot, 0, c]
     for r in range(n):
         if thread < size:
-            drawn, after = rows_drawn[slot, r, c], below[slot, r, c]
+            drawn, after = next_drawn, next_after
+            if r + 1 < n:  # ahead of time: memory is slow
+                next_drawn, next_after = rows_drawn[slot, r + 1, c], below[slot, r + 1, c]
             others = 0.0 if lists_observed else above + after
             outs[c] = others + sign * sum_listed(slot, r, c, out_starts, out_others, theta)
             ins[c] = others + sign * sum_listed(slot, r, c, in_starts, in_others, theta)

@@ -391,7 +391,7 @@ def swept_together(problem, states, seed, sweeps=1, first=0):
 
 NETWORKS = {
     "directed": (CommunityModel(3, shape=0.8, rate=1.1), 1.0, 0.0),
-    "directed, missing": (CommunityModel(2, shape=1.2, rate=1.1), 0.7, 0.25),
+    "directed, missing": (CommunityModel(3, shape=1.2, rate=1.1), 0.7, 0.25),
     "directed, mostly missing": (CommunityModel(2, shape=1.2, rate=1.1), 0.7, 0.75),
     "undirected": (CommunityModel(2, directed=False, shape=0.8, rate=1.1), 1.0, 0.0),
     "undirected, missing": (CommunityModel(2, directed=False, shape=0.8, rate=1.1), None, 0.2),

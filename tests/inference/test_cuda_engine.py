@@ -14,7 +14,7 @@ import pytest
 
 import countveil as cv
 from countveil.inference.engines import engine
-from countveil.inference.engines.cuda import device, halves, serves
+from countveil.inference.engines.cuda import device, halves, network_chains, network_factors, serves
 from countveil.inference.engines.cuda.matrix_chain import fits
 from countveil.inference.problem import make_problem
 from countveil.inference.settings import check_settings
@@ -143,6 +143,22 @@ def test_auto_takes_a_gpu_for_large_matrices_alone(monkeypatch):
     assert engine.resolved(settings, problem).engine == "cuda"
     network = make_problem(cv.CommunityModel(2), cv.simulate_release(np.ones((3, 3), int), epsilon=1, seed=0))
     assert engine.resolved(settings, network).engine == "cpu"
+
+
+def test_which_networks_stay_on_the_device(monkeypatch):
+    release = cv.simulate_release(np.arange(16).reshape(4, 4), epsilon=1, seed=0)
+
+    def stays(**options):
+        problem = make_problem(cv.CommunityModel(**{"n_communities": 2, **options}), release)
+        return network_chains.fits(problem.model, problem.views[""].observed)
+
+    assert stays()
+    assert stays(directed=False)
+    assert not stays(self_loops=True)
+    assert not stays(rate=None)
+    assert not stays(n_communities=network_factors.MOST_COMMUNITIES + 1)
+    monkeypatch.setattr(network_chains, "MOST_CELLS", 15)
+    assert not stays()
 
 
 def test_which_factors_stay_on_the_device():

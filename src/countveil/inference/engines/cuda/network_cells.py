@@ -33,7 +33,7 @@ RUN = THREADS * EACH
 #: Of a thread: with fewer, more threads wait for memory at a time.
 REGISTERS, TOKEN_REGISTERS = 80, 64
 #: Sums of products that tokens choose from first.
-LANES = 4
+LANES = 2 if SIMULATED else 4
 _SUMS = THREADS * LANES
 #: Up to so many tokens of a cell are drawn one by one (``give_tokens``), more of them together (``give_many``).
 MANY = 20_000

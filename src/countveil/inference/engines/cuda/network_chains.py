@@ -32,13 +32,22 @@ from countveil.models.einsum.exposure import exposure_of
 from countveil.models.einsum.update import Statistics
 from countveil.runtime.workers import Workers
 
+#: One chain of a larger network fills a device by itself.
+MOST_CELLS = 2**22
+
 
 def fits(model: Any, data: Observed) -> TypeGuard[CommunityModel]:
     """Whether chains of a model can be swept here: a network with the fixed prior, without self-loops."""
     if not isinstance(model, CommunityModel) or model.rate is None or model.self_loops:
         return False
+    if (
+        model.n_communities > network_factors.MOST_COMMUNITIES
+        or data.n_rows * data.width > MOST_CELLS
+        or data.is_repeated
+    ):
+        return False
     missing = rows_of(data.missing_starts) == data.missing_columns
-    return int(missing.sum()) == data.n_rows and model.n_communities <= network_factors.MOST_COMMUNITIES
+    return int(missing.sum()) == data.n_rows
 
 
 def bytes_of_chains(data: Observed, n_communities: int, n_chains: int) -> int:

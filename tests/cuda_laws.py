@@ -485,7 +485,7 @@ def functions_of_sweep(state, tokens):
 @check
 def network_joint():
     """Sweeps leave the joint law of a network and its state as it was; another prior is noticed."""
-    n, replicates = (3, 30) if TINY else (5, 1500)
+    n, replicates = (3, 30) if TINY else (5, 1000)
     by_row = np.array([0.4, 1.0, np.inf, 2.0, 0.8])[:n]
     cases = {name: (model, rho, missing, None) for name, (model, rho, missing) in NETWORKS.items()}
     prior_ = CommunityModel(2, shape=1.2, rate=1.1)
@@ -500,7 +500,7 @@ def network_joint():
         p, worst = network_joint_pvalue(model, n, rho, missing, cell_rho, replicates, 50 + number)
         yield f"joint law of a network, {name}", fits(p), f"p {p:.2g} ({worst})"
     if not TINY:
-        wrong = CommunityModel(2, shape=1.2, rate=1.6)
+        wrong = CommunityModel(2, shape=1.2, rate=3.0)
         p, worst = network_joint_pvalue(prior_, n, 0.7, 0.2, None, replicates, 70, sampled=wrong)
         yield "power: joint law of a network, another rate", rejects(p), f"p {p:.2g} ({worst})"
 

@@ -32,7 +32,7 @@ class Sampler(Protocol):
         """Go on with the chain of a carry, from its sweep."""
 
     def sweep(self, chain: int) -> None:
-        """One sweep of a chain."""
+        """One sweep of a chain, done at the latest when something is asked of it: chains may go together."""
 
     def monitor(self, chain: int) -> dict[str, float]:
         """The scalars by which a chain is watched, of its last sweep."""

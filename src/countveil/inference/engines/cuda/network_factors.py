@@ -60,10 +60,10 @@ def draw_gammas(keys, slots, shape, symmetric, tokens, block_tokens, rows_drawn,
 
 
 @cuda.jit(device=True)
-def sum_listed(slot, r, c, starts, others, theta):
-    """The sum of theta_.c over the listed others of row r."""
+def sum_listed(slot, r, c, part, n_parts, starts, others, theta):
+    """The sum of theta_.c over the listed others of row r, or over a part of them: those n_parts apart."""
     total = 0.0
-    for at in range(starts[r], starts[r + 1]):
+    for at in range(starts[r] + part, starts[r + 1], n_parts):
         total += theta[slot, others[at], c]
     return total
 
@@ -93,6 +93,7 @@ def draw_rows(
     outs = cuda.shared.array(THREADS, np.float64)
     ins = cuda.shared.array(THREADS, np.float64)
     parts = cuda.shared.array(THREADS, np.float64)
+    more_parts = cuda.shared.array(THREADS, np.float64)
     thread = cuda.threadIdx.x
     slot = slots[cuda.blockIdx.x]
     n, size = theta.shape[1], theta.shape[2]
@@ -119,14 +120,25 @@ def draw_rows(
     above, drawn, after, next_drawn, next_after = 0.0, 0.0, 0.0, 0.0, 0.0
     if thread < size:
         next_drawn, next_after = rows_drawn[slot, 0, c], below[slot, 0, c]
+    has_lists = len(out_others) + len(in_others) > 0
     for r in range(n):
+        if has_lists:
+            cuda.syncthreads()  # rows that others have written
+            if part < n_parts:
+                parts[thread] = sum_listed(slot, r, c, part, n_parts, out_starts, out_others, theta)
+                more_parts[thread] = sum_listed(slot, r, c, part, n_parts, in_starts, in_others, theta)
+            cuda.syncthreads()
         if thread < size:
             drawn, after = next_drawn, next_after
             if r + 1 < n:  # ahead of time: memory is slow
                 next_drawn, next_after = rows_drawn[slot, r + 1, c], below[slot, r + 1, c]
-            others = 0.0 if lists_observed else above + after
-            outs[c] = others + sign * sum_listed(slot, r, c, out_starts, out_others, theta)
-            ins[c] = others + sign * sum_listed(slot, r, c, in_starts, in_others, theta)
+            of_out = 0.0 if lists_observed else above + after
+            of_in = of_out
+            if has_lists:
+                for other in range(n_parts):
+                    of_out += sign * parts[other * size + c]
+                    of_in += sign * more_parts[other * size + c]
+            outs[c], ins[c] = of_out, of_in
         cuda.syncthreads()
         if part < n_parts:
             met = 0.0
@@ -153,7 +165,7 @@ def fill_exposure(slots, lists_observed, in_starts, in_others, theta, totals, ou
     if which < len(slots):
         slot = slots[which]
         j, c = place(t, size)
-        listed = sum_listed(slot, j, c, in_starts, in_others, theta)
+        listed = sum_listed(slot, j, c, 0, 1, in_starts, in_others, theta)
         if not lists_observed:
             listed = max(totals[slot, c] - theta[slot, j, c] - listed, 0.0)
         out[slot, j, c] = listed

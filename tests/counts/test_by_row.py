@@ -167,3 +167,23 @@ def test_some_people_on_both_axes_make_a_network():
         privatize([[0, 1], [2, 0]], ["1/10", 3], rows=[1, 2], columns=[1.0, 2.0])
     with pytest.raises(ValueError, match="epsilon: expected one value for a network"):
         privatize([[0, 1], [2, 0]], ["1/10", 3], rows=["ann", "bo"], columns=["Ann", "cy"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{1: 0.1, 9: 0.1}, {0.1, 0.2}, pd.Series([0.1, 9.0], index=[9, 1])],
+    ids=lambda one: type(one).__name__,
+)
+def test_levels_by_label_are_refused(given):
+    """Listed, a mapping gives its labels: row 9 would get an epsilon of 9. A set and a Series have another order."""
+    kind = type(given).__name__
+    with pytest.raises(
+        TypeError, match=f"epsilon: expected one value or a list in the order .* got a {kind}"
+    ):
+        privatize([[3, 0], [0, 3]], epsilon=given, rows=[1, 9])
+    with pytest.raises(
+        TypeError, match=f"precision: expected one value or a list in the order .* got a {kind}"
+    ):
+        privatize([[3, 0], [0, 3]], epsilon=1, precision=given, rows=[1, 9])
+    in_order = privatize([[3, 0], [0, 3]], epsilon=pd.Series([0.5, 9.0]), rows=[1, 9])
+    assert in_order.row_guarantees == (Guarantee(0.5), Guarantee(9))

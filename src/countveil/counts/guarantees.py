@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.counts.inputs.options import comes_from
 from countveil.counts.noise_parameter import check_guarantee
 from countveil.privacy import Guarantee, add_noise
 
@@ -57,7 +58,7 @@ def read_guarantees(epsilon: Any, precision: Any, unit: str, guarantee: Any) -> 
         raise ValueError(f"epsilon, guarantee: expected exactly one of them, got {got}")
     if guarantee is not None:
         return _from_guarantees(precision, unit, guarantee)
-    epsilons, precisions = _each(epsilon), _each(precision)
+    epsilons, precisions = _each(epsilon, "epsilon"), _each(precision, "precision")
     if epsilons is None and precisions is None:
         return RowGuarantees(Guarantee(epsilon, precision, unit=unit), None, "epsilon")
     parameter = "precision" if epsilons is None else "epsilon"
@@ -74,7 +75,7 @@ def read_guarantees(epsilon: Any, precision: Any, unit: str, guarantee: Any) -> 
 def _from_guarantees(precision: Any, unit: str, guarantee: Any) -> RowGuarantees:
     if not (type(precision) is int and precision == 1 and unit == "document"):
         raise ValueError("guarantee: expected it alone, got precision or unit beside it")
-    several = _each(guarantee)
+    several = _each(guarantee, "guarantee")
     for one in [guarantee] if several is None else several:
         check_guarantee(one)
     return RowGuarantees(guarantee, None, "guarantee") if several is None else _by_row(several, "guarantee")
@@ -93,7 +94,22 @@ def _by_row(each: list[Guarantee], parameter: str) -> RowGuarantees:
     return RowGuarantees(max(each, key=lambda g: g.rate), tuple(each), parameter)
 
 
-def _each(given: Any) -> list[Any] | None:
+def _each(given: Any, parameter: str) -> list[Any] | None:
+    """One for each row, in the order of the rows; None where one is given for all."""
+    if isinstance(given, Mapping | Set) or _has_labels(given):
+        # Of a mapping Python would list the labels: a row called 9 would get an epsilon of 9.
+        kind = type(given).__name__
+        raise TypeError(
+            f"{parameter}: expected one value or a list in the order of the rows, got a {kind}, which has another"
+        )
     if isinstance(given, np.ndarray):
         return list(given) if given.ndim == 1 else None
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else None
+
+
+def _has_labels(given: Any) -> bool:
+    """Whether this is a pandas Series by labels, which may be in another order than the rows."""
+    if not comes_from(given, "pandas", "Series"):
+        return False
+    index = given.index
+    return not (type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1)

@@ -60,9 +60,9 @@ def privatize(
         name of a file: CSV, TSV, Parquet, Matrix Market, NPZ or NPY.
     epsilon, precision, unit
         The guarantee: observations (units) up to ``precision`` counts apart are hidden with ``epsilon``.
-        A list of epsilons or precisions gives each row its own, in the order of the released rows; not for
-        networks, where a count belongs to two people. A person may have several rows: distances then sum over
-        all of them, and the noise is the same.
+        A list of epsilons or precisions gives each row its own, in the order of the released rows (a mapping from
+        labels is refused); not for networks, where a count belongs to two people. A person may have several
+        rows: distances then sum over all of them, and the noise is the same.
     guarantee
         A Guarantee, or a list with one per row, in place of epsilon, precision and unit.
     rows, columns

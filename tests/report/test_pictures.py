@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 import countveil as cv
 from countveil import report
+from countveil.report import canvas
 from countveil.report.pictures import PICTURES, function_of, kinds_of
 
 #: Too long, mathematics, a line break, a mark that turns text around.
@@ -303,3 +304,11 @@ def test_pyplot_is_left_alone():
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_labels_of_a_hundred_thousand_letters_are_cut_at_once():
+    """A letter was taken away at a time, and all others measured again: 20 kB took many minutes."""
+    short = canvas.fitted("x" * 100_000, 0.5)
+    assert short == canvas.fitted("x" * 1000, 0.5)
+    assert len(short) < 20
+    assert canvas.room_for(["x" * 1_000_000]) == canvas.room_for(["x" * 1000])

@@ -23,7 +23,7 @@ from matplotlib.textpath import TextToPath
 
 from countveil.counts.files.atomic import new_file
 from countveil.counts.shown_text import visible
-from countveil.report.sheet import DPI, checked_path, fitted_lines
+from countveil.report.sheet import DPI, MOST_LETTERS, checked_path, fitted_lines
 
 #: Told apart by colour-blind readers too (Okabe and Ito).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5d3a9b", "#7f7f7f")
@@ -61,8 +61,9 @@ def fitted(text: object, inches: float, size: float = SMALL) -> str:
 
 
 def text_inches(text: str, size: float) -> float:
-    """The width of a text, in whatever format it will be drawn."""
-    return TextToPath().get_text_width_height_descent(text, FontProperties(size=size), False)[0] / 72
+    """The width of a text, in whatever format it will be drawn; of a very long one that of its beginning."""
+    measured = text[: 2 * MOST_LETTERS]
+    return TextToPath().get_text_width_height_descent(measured, FontProperties(size=size), False)[0] / 72
 
 
 def name_ticks(axis: Any, places: Any, names: Sequence[str], **text: Any) -> None:

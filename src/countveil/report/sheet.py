@@ -21,6 +21,9 @@ DPI = 100
 INK = "#222222"
 LINE_SPACING = 1.2
 ELLIPSIS = "…"
+#: Letters of a word, or of a text that is measured: a stranger's label may have a million, and no place has room
+#: for so many.
+MOST_LETTERS = 400
 
 
 class Sheet:
@@ -129,7 +132,8 @@ def fitted_lines(
     """
     lines: list[list[str]] = []
     for word in words:
-        piece = word if width_of(word) <= width else _cut(word, width_of, width)
+        piece = word if len(word) <= MOST_LETTERS else word[:MOST_LETTERS] + ELLIPSIS
+        piece = piece if width_of(piece) <= width else _cut(piece, width_of, width)
         if lines and width_of(separator.join([*lines[-1], piece])) <= width:
             lines[-1].append(piece)
         elif len(lines) < n_lines:

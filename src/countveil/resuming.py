@@ -144,6 +144,7 @@ def _go_on(
     checkpoint_seconds: float,
 ) -> Posterior | SharedPosterior:
     from countveil.posterior.load import load_posterior
+    from countveil.posterior.runs.packed_release import size_on_disk
     from countveil.posterior.runs.reader import checked_folder, damage_is_told, root_attributes
     from countveil.posterior.runs.reopened import ReopenedRun
     from countveil.posterior.runs.stored_problem import problem_again
@@ -160,7 +161,7 @@ def _go_on(
                     f"until: expected a run of all its {run.settings['chains']} chains, got {len(run.chains)} of "
                     "them: merge them first"
                 )
-            problem = problem_again(run.attributes, run.releases, model, data)
+            problem = problem_again(run.attributes, run.releases, model, data, size_on_disk(run.path))
             settings = _settings(run, problem, sweeps, until, threads, engine)
             before = run.scalars() if settings.asks_precision else None
             store = run.store(settings, seconds, running_means(problem, settings))

@@ -10,9 +10,11 @@ import sys
 import numcodecs
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 import countveil as cv
+from countveil.posterior.runs.schema import OPENING, checksum
 
 QUIETLY = {"progress": False, "seed": 1}
 
@@ -219,3 +221,35 @@ def test_what_was_found_is_told_in_few_letters(run):
     with pytest.raises(cv.PosteriorFileError, match=r"data of type 'xxx.* \.\.\. .*'posterior/phi'") as error:
         cv.load_posterior(run)
     assert len(str(error.value)) < 1000
+
+
+def with_model(run, described):
+    """The run of a stranger who says that this is its model, and signs it."""
+    for signed in (None, True):
+        node = json.loads((run / "zarr.json").read_text())
+        node["attributes"]["model"] = json.dumps(described)
+        if signed:
+            with xr.open_datatree(run, **OPENING) as tree:
+                node["attributes"]["checksum"] = checksum(tree.load())
+        (run / "zarr.json").write_text(json.dumps(node))
+
+
+def test_a_model_of_a_hundred_thousand_factors_is_refused_at_once(run):
+    """Their names were compared each with each: 400 kB kept ``countveil show`` busy for many minutes."""
+    spec = ",".join(["dk", *["k"] * 200_000, "kv"]) + "->dv"
+    with_model(run, {"name": "countveil.Factorization", "settings": {"spec": spec, "k": 2}})
+    refused(run, r"got a damaged one in .* \(ValueError\)")
+    with pytest.raises(ValueError, match="spec: expected at most 32 factors, got 200,002"):
+        cv.Factorization(spec, k=2)
+
+
+def test_a_model_far_larger_than_its_run_does_not_go_on(tmp_path):
+    """Room was made for its state before it was compared with the checkpoint's: terabytes for 50 kB."""
+    run = tmp_path / "run.zarr"
+    release = cv.simulate_release([[9, 0, 0], [0, 8, 7]], epsilon=2, seed=1)
+    cv.fit(cv.TopicModel(2), release, sweeps=40, store=run, **QUIETLY)
+    with_model(run, {"name": "countveil.TopicModel", "settings": {"n_topics": 10**9}})
+    with pytest.raises(
+        ValueError, match=r"path: expected a model that fits a run of .* 10,000,000,000 numbers"
+    ):
+        cv.extend(run, 60, progress=False)

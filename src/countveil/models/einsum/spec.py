@@ -16,6 +16,8 @@ from countveil.models.count_model import whole_number
 _PATTERN = re.compile(r"[A-Za-z]+(,[A-Za-z]+)*->[A-Za-z]+")
 #: Names that mean something else beside the factors in a posterior.
 _TAKEN = ("chain", "draw")
+#: Factors of one array: numpy multiplies no more, and a stranger's run may name a million.
+_MOST_TERMS = 32
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def read_spec(text: Any, names: Iterable[str] | None = None) -> Spec:
         )
     left, output = text.replace(" ", "").split("->")
     terms = tuple(left.split(","))
+    if len(terms) > _MOST_TERMS:
+        raise ValueError(f"spec: expected at most {_MOST_TERMS} factors, got {len(terms):,}")
     for letters in (*terms, output):
         if len(set(letters)) < len(letters):
             raise ValueError(f"spec: expected different indices within {letters!r}, got one twice")

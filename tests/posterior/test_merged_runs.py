@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 
+import numcodecs
 import numpy as np
 import pytest
 
@@ -165,3 +166,26 @@ def test_a_damaged_part_is_told_as_such(parts, tmp_path, entry):
     with pytest.raises(cv.PosteriorFileError, match=r"a damaged one in|mostly a hole"):
         cv.merge_runs([part, parts[0]], tmp_path / "run.zarr")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["part.zarr"]
+
+
+@pytest.mark.parametrize("how", ["changed", "lost"])
+def test_damage_does_not_get_a_new_checksum(parts, tmp_path, how):
+    """A part with a chunk changed or lost does not load; merged or extended it was signed anew, as if whole."""
+    damaged = tmp_path / "damaged.zarr"
+    shutil.copytree(parts[1], damaged)
+    chunk = next(
+        path for path in sorted((damaged / "posterior" / "theta" / "c").rglob("*")) if path.is_file()
+    )
+    if how == "lost":
+        chunk.unlink()
+    else:
+        values = np.frombuffer(numcodecs.Zstd().decode(chunk.read_bytes()), "<f4")
+        chunk.write_bytes(numcodecs.Zstd().encode(2 * values))
+    for use in (
+        lambda: cv.load_posterior(damaged),
+        lambda: cv.merge_runs([parts[0], damaged], tmp_path / "run.zarr"),
+        lambda: cv.extend(damaged, 50, progress=False),
+    ):
+        with pytest.raises(cv.PosteriorFileError, match=r"damaged.zarr' \(its checksum differs\)"):
+            use()
+    assert not (tmp_path / "run.zarr").exists()

@@ -178,11 +178,29 @@ def _load_tree(folder: Path) -> xr.DataTree:
         return _load_unfinished(folder, found)
     with xr.open_datatree(folder, **OPENING) as lazy:
         tree = lazy.load()
+    _check_checksum(folder, found, tree)
+    return tree
+
+
+def check_whole(folder: Path, found: Mapping[str, Any]) -> None:
+    """That a complete run of these attributes has the checksum it says, without its draws in memory.
+
+    Whoever makes another run of its files gives that a checksum of its own: damage would go into it unnoticed.
+    """
+    try:
+        with xr.open_datatree(folder, **OPENING) as lazy:
+            _check_checksum(folder, found, lazy)
+    except (PosteriorFileError, MemoryError):
+        raise
+    except Exception as error:
+        raise damaged(folder, error) from error
+
+
+def _check_checksum(folder: Path, found: Mapping[str, Any], tree: xr.DataTree) -> None:
     if found["checksum"] != checksum(tree):
         raise PosteriorFileError(
             f"path: expected a whole run, got a damaged one in {str(folder)!r} (its checksum differs)"
         )
-    return tree
 
 
 def read_running(folder: Path) -> xr.Dataset:

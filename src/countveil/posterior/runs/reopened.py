@@ -23,6 +23,7 @@ from countveil.posterior.runs.checkpoint import (
 from countveil.posterior.runs.growing_store import GrowingStore
 from countveil.posterior.runs.reader import (
     PosteriorFileError,
+    check_whole,
     checked_folder,
     first_values,
     read_releases,
@@ -46,6 +47,8 @@ class ReopenedRun:
         try:
             _check_described(self.attributes)
             self.attributes = root_attributes(self.path)  # nobody else changes them now
+            if self.is_complete:
+                check_whole(self.path, self.attributes)
             self.checkpoint = read_checkpoint(self._files.place)
         except DamagedCheckpointError as error:
             self._files.close()

@@ -77,6 +77,7 @@ def test_one_labelled_axis_and_swapped_names():
         (("rate", "positive"), ("rate", "positive")),
         (("low", "zarr.json"), ("low", "column")),
         (("..\\from", "C:to"), ("row", "column")),
+        (("x" * 300, "../y"), ("row", "column")),
     ],
 )
 def test_axis_names_that_are_taken_do_not_spoil_a_fit(axes, dims, tmp_path):

@@ -9,6 +9,8 @@ import numpy as np
 
 from countveil.counts.files.names import is_plain_name
 
+#: Bytes of a name that every file system takes.
+_LONGEST_NAME = 200
 #: Labelled arrays of more bytes are refused: they would not help anyone.
 LARGEST_ANSWER = 10**9
 
@@ -23,6 +25,8 @@ def free_names(axes: tuple[str, ...], taken: Collection[str]) -> tuple[str, ...]
     ('document', 'word')
     >>> free_names(("chain", "topic"), {"chain", "draw", "topic"})
     ('row', 'column')
+    >>> free_names(("x" * 300, "word"), ())  # no file has so long a name
+    ('row', 'word')
     """
     used = set(taken) | {name for name in axes if _is_free(name, taken)}
     names = []
@@ -40,6 +44,7 @@ def free_names(axes: tuple[str, ...], taken: Collection[str]) -> tuple[str, ...]
 def _is_free(name: str, taken: Collection[str]) -> bool:
     # What Zarr reserves beside names that would lead elsewhere: two leading underscores, and its own file.
     reserved = not is_plain_name(name) or name.startswith("__") or name == "zarr.json"
+    reserved = reserved or len(readable(name).encode()) > _LONGEST_NAME
     return name not in taken and not reserved
 
 

@@ -78,6 +78,7 @@ def test_a_pair_of_an_undirected_graph_counts_from_either_end(ledger_path, enter
         (["ann", "b"], ["Ann ", "c"]),
         (["Müller", "b"], ["muller", "c"]),
         (["0.5", "b"], [".50", "c"]),
+        (["ann", "b"], ["a\u20ddnn\u3164", "c"]),
     ],
 )
 def test_spellings_of_one_row_are_one(ledger_path, enter, first, second):

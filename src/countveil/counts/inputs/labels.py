@@ -30,6 +30,7 @@ _TIME = re.compile(r"^(\d{4}-\d\d-\d\d)t(\d\d:)", re.ASCII)
 _MIDNIGHT = re.compile(
     r"(?<=\d\d-\d\d) 00:00(:00)?(\.0+)?(z|[+-]00:?00)?$|(?<=:\d\d)(\.0+)?(z|[+-]00:?00)?$", re.ASCII
 )
+_UNSEEN = frozenset("\u115f\u1160\u2800\u3164")  # fillers of Hangul, and Braille without a dot
 _DECIMAL = Context(prec=120)  # of our own: that of other code might round
 _QUOTES = str.maketrans(
     {
@@ -229,7 +230,7 @@ def coarse_key(label: Any) -> str:
     text = str(label)
     if not text.isascii():
         apart = unicodedata.normalize("NFKD", text.translate(_QUOTES))
-        text = "".join(one for one in apart if unicodedata.category(one) not in ("Mn", "Cf", "Cc"))
+        text = "".join(one for one in apart if not _is_mark(one))
         text = unicodedata.normalize("NFKC", text.casefold())
     text = _CONTROL.sub("", " ".join(text.split())).casefold()
     text = _MIDNIGHT.sub("", _TIME.sub(r"\1 \2", text))
@@ -237,6 +238,11 @@ def coarse_key(label: Any) -> str:
         number = Decimal(text).normalize(_DECIMAL)
         return format(number if number else Decimal(0), "f")
     return text
+
+
+def _is_mark(character: str) -> bool:
+    """Whether it only changes how others look, or is not seen at all."""
+    return unicodedata.category(character) in ("Mn", "Me", "Cf", "Cc") or character in _UNSEEN
 
 
 def coarse_keys(labels: Iterable[Any]) -> set[str]:

@@ -145,3 +145,8 @@ def test_other_bad_input():
         privatize(good, guarantee=1.0)
     with pytest.raises(ValueError, match="labels: expected 2 row labels, got 1"):
         privatize(good, 1, labels=(["a"], None))
+
+
+def test_labels_of_places_have_an_order():
+    with pytest.raises(TypeError, match="labels: expected a list of row labels, in order, got a set"):
+        privatize([[3], [40]], epsilon=1, rows={"ann", "bo"})

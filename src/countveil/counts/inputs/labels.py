@@ -94,6 +94,9 @@ def _axis_names(given: Mapping) -> tuple[str, ...]:
 def _axis_of_length(given: Any, axis: str, length: int) -> np.ndarray | None:
     if given is None:
         return None
+    if isinstance(given, set | frozenset):  # its order is chance, and here labels go by their places
+        kind = type(given).__name__
+        raise TypeError(f"labels: expected a list of {visible(axis)} labels, in order, got a {kind}")
     texts = axis_labels(given, axis)
     if len(texts) != length:
         raise ValueError(f"labels: expected {length} {visible(axis)} labels, got {len(texts)}")

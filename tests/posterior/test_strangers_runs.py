@@ -223,21 +223,21 @@ def test_what_was_found_is_told_in_few_letters(run):
     assert len(str(error.value)) < 1000
 
 
-def with_model(run, described):
-    """The run of a stranger who says that this is its model, and signs it."""
-    for signed in (None, True):
-        node = json.loads((run / "zarr.json").read_text())
-        node["attributes"]["model"] = json.dumps(described)
-        if signed:
-            with xr.open_datatree(run, **OPENING) as tree:
-                node["attributes"]["checksum"] = checksum(tree.load())
-        (run / "zarr.json").write_text(json.dumps(node))
+def signed(run, **said):
+    """The run of a stranger who says this of it, and signs it."""
+    path = run / "zarr.json"
+    node = json.loads(path.read_text())
+    node["attributes"] |= {name: json.dumps(value) for name, value in said.items()}
+    path.write_text(json.dumps(node))
+    with xr.open_datatree(run, **OPENING) as tree:
+        node["attributes"]["checksum"] = checksum(tree.load())
+    path.write_text(json.dumps(node))
 
 
 def test_a_model_of_a_hundred_thousand_factors_is_refused_at_once(run):
     """Their names were compared each with each: 400 kB kept ``countveil show`` busy for many minutes."""
     spec = ",".join(["dk", *["k"] * 200_000, "kv"]) + "->dv"
-    with_model(run, {"name": "countveil.Factorization", "settings": {"spec": spec, "k": 2}})
+    signed(run, model={"name": "countveil.Factorization", "settings": {"spec": spec, "k": 2}})
     refused(run, r"got a damaged one in .* \(ValueError\)")
     with pytest.raises(ValueError, match="spec: expected at most 32 factors, got 200,002"):
         cv.Factorization(spec, k=2)
@@ -248,8 +248,17 @@ def test_a_model_far_larger_than_its_run_does_not_go_on(tmp_path):
     run = tmp_path / "run.zarr"
     release = cv.simulate_release([[9, 0, 0], [0, 8, 7]], epsilon=2, seed=1)
     cv.fit(cv.TopicModel(2), release, sweeps=40, store=run, **QUIETLY)
-    with_model(run, {"name": "countveil.TopicModel", "settings": {"n_topics": 10**9}})
+    signed(run, model={"name": "countveil.TopicModel", "settings": {"n_topics": 10**9}})
     with pytest.raises(
         ValueError, match=r"path: expected a model that fits a run of .* 10,000,000,000 numbers"
     ):
         cv.extend(run, 60, progress=False)
+
+
+@pytest.mark.parametrize("shape", [[4 * 10**8, 3], [2, 4 * 10**8], [2, 3, 1], [2], [2, "3"], [2, -3]])
+def test_a_run_that_says_other_axes_than_its_draws_is_refused(run, shape):
+    """Answers are of the size that a run says: 18 kB made ``rates()`` take 6 GB."""
+    signed(run, shape=shape)
+    refused(run, r"got a damaged one in .* \(ValueError\)")
+    signed(run, shape=[2, 3])
+    assert cv.load_posterior(run).rates().shape == (2, 3)

@@ -78,6 +78,9 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
             for name in ("settings", "model", "axes", "dims", "shape", "labelled", "fields")
         } | {"problem": problem}
         _check_running(tree, attributes)
+        views = json.loads(tree.attrs.get("views", "{}")) or {"": attributes}
+        for view, told in views.items():
+            _check_axes(told, tree, releases.get(f"release_{view}" if view else "release"))
         model = stored_model(attributes["model"])
         selection_of(tree)  # that it can be read
         labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
@@ -291,6 +294,19 @@ def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any]) -> None:
     same = all(group.sizes.get(dim, length) == length for dim, length in expected.items())
     if not same or not {"n_draws", "root", "length"} <= set(group) or not (group["n_draws"] > 0).all():
         raise ValueError("other running means")
+
+
+def _check_axes(
+    told: Mapping[str, Any], tree: xr.DataTree, release: PrivateCounts | CombinedReleases | None
+) -> None:
+    """The axes that a run says it has are those of its draws and of its release: answers are of that size."""
+    axes, dims, shape, labelled = (told[name] for name in ("axes", "dims", "shape", "labelled"))
+    sizes = tree["posterior"].sizes
+    right = all(isinstance(axis, str) for axis in axes) and all(type(n) is int and n > 0 for n in shape)
+    right = right and len(axes) == len(labelled) == len(shape)
+    right = right and all(sizes.get(dim, n) == n for dim, n in zip(dims, shape, strict=True))
+    if not right or not (release is None or list(release.shape) == shape):
+        raise ValueError("other axes")
 
 
 def _as_fitted(tree: xr.DataTree) -> xr.DataTree:

@@ -1,13 +1,16 @@
 """New actors of a network: their law, and ``cv.transform``."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
 import countveil as cv
 from countveil.distributions import release_given_rate
-from countveil.inference.new_rows import NewRows, RowPrior, _algorithm, _Rows, new_row_draws, sweep_new_rows
+from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.new_rows import NewRows, RowPrior, _Rows, choices_of, new_row_draws, sweep_new_rows
+from countveil.inference.observed import observe
 from countveil.inference.settings import derived_seed
 from countveil.models.einsum.prior import Prior, PriorRates
 from countveil.posterior.known_columns import known_columns
@@ -30,6 +33,16 @@ def noisy(rng, y, rho, missing=None):
     return cv.PrivateCounts(y + one - two, rho=rho, mask=missing)
 
 
+def algorithms_of(data):
+    """Those that a transform takes: one integrates cells out, where noise is strong."""
+    chosen = choices_of(data, 2).algorithms
+    assert [name for name, _ in chosen] == ["tokens", "integrated"][: len(data)]
+    return [
+        Tokens(observe(one), 2, IN_PLACE, integrate=name == "integrated", chosen=choice)
+        for one, (name, choice) in zip(data, chosen, strict=True)
+    ]
+
+
 def draw_actors(rng, n=2, missing=MISSING):
     """theta of new actors from the prior, and what they sent and received, each with its own noise."""
     theta = rng.gamma(PRIOR.shape, 1 / PRIOR.rate, (n, 2))
@@ -41,7 +54,7 @@ def draw_actors(rng, n=2, missing=MISSING):
 
 
 def sampler(theta, data, key, phis=(SENT, RECEIVED), swapped=False):
-    algorithms = [_algorithm(one, 2, IN_PLACE) for one in data]
+    algorithms = algorithms_of(data)
     if swapped:
         algorithms = algorithms[::-1]
     return swept(algorithms, theta, key, phis)
@@ -67,7 +80,7 @@ def sent_taken_for_received(theta, data, key):
 
 
 def received_forgotten_in_the_exposure(theta, data, key):
-    algorithms = [_algorithm(one, 2, IN_PLACE) for one in data]
+    algorithms = algorithms_of(data)
     drawn = algorithms[1].draw
 
     def draw(*given):
@@ -194,6 +207,19 @@ def test_new_actors_are_found_where_they_belong(network):
     alike = network.memberships([0, 10, 20])["mean"].to_numpy()  # one known actor of each group
     assert np.abs(found["mean"].to_numpy() - alike).max() < 0.15
     assert (found["low"] <= found["mean"]).all()
+
+
+@pytest.mark.long
+def test_actors_one_by_one_have_the_shares_of_all_together(network, tmp_path):
+    sent, received = new_actors()
+    sent.save(tmp_path / "sent")
+    received.save(tmp_path / "received")
+    settings = {"seed": 1, "sweeps": 2, "progress": False}
+    whole = cv.transform(network, sent, received, **settings).to_dataframe().reset_index()
+    table = tmp_path / "shares.parquet"
+    files = (tmp_path / "sent", table, tmp_path / "received")
+    cv.transform_to_file(network, *files, rows_at_once=1, **settings)
+    assert pd.read_parquet(table).astype({"community": int}).equals(whole)
 
 
 def test_what_was_received_narrows_the_intervals(network):

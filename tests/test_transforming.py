@@ -1,11 +1,13 @@
 """Memberships of new rows: their law given the topics, and the public function."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from arviz_stats.base import array_stats
 from scipy import stats
 
 import countveil as cv
+from countveil import transforming
 from countveil.counts.plain_counts import read_plain_counts
 from countveil.distributions import release_given_rate
 from countveil.inference.engines.cpu.sampler import ViewSampler
@@ -224,3 +226,77 @@ def test_bad_input(posterior, arguments, message):
 def test_only_topics_have_new_rows():
     with pytest.raises(TypeError, match="posterior: expected a Posterior, got str"):
         transform("run.zarr", RELEASE)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Topics of labelled words, and plain rows for new releases."""
+    rng = np.random.default_rng(SEED)
+    counts = rng.poisson(rng.gamma(0.3, 1, (80, 3)) @ rng.gamma(0.3, 5, (3, 12)))
+    words = [f"w{v}" for v in range(12)]
+    model = cv.TopicModel(3, groups=["a", "b"] * 20)
+    return cv.fit(
+        model, counts[:40], labels=(None, words), sweeps=20, thin=5, seed=1, progress=False
+    ), counts[40:]
+
+
+def new_release(counts, kind):
+    rng, n = np.random.default_rng(SEED), len(counts)
+    hidden = rng.random(counts.shape) < (0.8 if kind == "mostly missing" else 0.2)
+    # The plain rows of the first one are together, so that some blocks have nothing else.
+    options = {
+        "by row, some plain": {"rho": np.repeat([0.4, np.inf, 3.0], [n - 20, 12, 8])},
+        "much noise, missing cells": {"rho": 0.5, "mask": hidden},
+        "mostly missing": {"rho": 1.5, "mask": hidden},
+    }
+    return cv.PrivateCounts(counts, labels=([f"r{d}" for d in range(n)], None), **options[kind])
+
+
+@pytest.mark.parametrize("kind", ["by row, some plain", "much noise, missing cells", "mostly missing"])
+def test_blocks_of_any_size_on_disk_give_the_same_table(fitted, kind, tmp_path):
+    posterior, counts = fitted
+    release, settings = new_release(counts, kind), {"sweeps": 2, "burn_in": 3, "seed": 4, "progress": False}
+    settings["groups"] = ["a", None] * 20
+    release.save(tmp_path / "new.parquet")
+    whole = transform(posterior, release, **settings).to_dataframe().reset_index()
+    for n in (1, 7, 40):
+        table = tmp_path / f"shares{n}.parquet"
+        cv.transform_to_file(posterior, tmp_path / "new.parquet", table, rows_at_once=n, **settings)
+        found = pd.read_parquet(table)
+        assert list(found) == ["row", "topic", "mean", "low", "high"]
+        for column in found:
+            assert (found[column].to_numpy() == whole[column].to_numpy()).all()
+    assert len(list(tmp_path.iterdir())) == 4  # nothing else was left
+
+
+def test_a_table_is_complete_or_not_there(fitted, tmp_path, monkeypatch):
+    posterior, counts = fitted
+    release, table = new_release(counts, "mostly missing"), tmp_path / "shares.parquet"
+    settings = {"sweeps": 1, "burn_in": 0, "seed": 4, "progress": False, "rows_at_once": 20}
+    draws = transforming.new_row_draws
+
+    def stopped_in_the_second(*given, first_row, **options):
+        if first_row:
+            raise KeyboardInterrupt
+        return draws(*given, first_row=first_row, **options)
+
+    monkeypatch.setattr(transforming, "new_row_draws", stopped_in_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        cv.transform_to_file(posterior, release, table, **settings)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    cv.transform_to_file(posterior, release, table, **settings)
+    with pytest.raises(FileExistsError, match="path: expected a new name"):
+        cv.transform_to_file(posterior, release, table, **settings)
+    cv.transform_to_file(posterior, release, table, overwrite=True, **settings)
+    assert len(pd.read_parquet(table)) == 40 * 3
+    release.save(tmp_path / "new.parquet")
+    for path, error, message in (
+        (tmp_path / "new.parquet", FileExistsError, "expected a table of shares to replace"),
+        (tmp_path / "none" / "x.parquet", FileNotFoundError, "path: expected a name in an existing folder"),
+        (tmp_path / "x.csv", ValueError, "the table is Parquet"),
+    ):
+        with pytest.raises(error, match=message):
+            cv.transform_to_file(posterior, release, path, overwrite=True, **settings)
+    with pytest.raises(ValueError, match="rows_at_once: expected a whole number >= 1, got 0"):
+        cv.transform_to_file(posterior, release, tmp_path / "y.parquet", **{**settings, "rows_at_once": 0})

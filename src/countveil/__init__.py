@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from countveil.resuming import merge_runs as merge_runs
     from countveil.resuming import resume as resume
     from countveil.transforming import transform as transform
+    from countveil.transforming import transform_to_file as transform_to_file
 
 # Public name -> the module that holds it. A module named after itself is offered as a submodule.
 _HOME = {
@@ -87,6 +88,7 @@ _HOME = {
     "simulate_release": "countveil.counts",
     "stack_rows": "countveil.counts",
     "transform": "countveil.transforming",
+    "transform_to_file": "countveil.transforming",
 }
 
 __all__ = ["__version__", *_HOME]

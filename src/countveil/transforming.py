@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from countveil.counts import CombinedReleases, load_release
+from countveil.counts.files.release import check_not_input
+from countveil.counts.layout import Cells, Places
 from countveil.counts.plain_counts import read_counts
-from countveil.inference.new_rows import NewGroups, NewRows, new_row_draws
+from countveil.counts.row_part import part_in_memory
+from countveil.inference.new_rows import Choices, NewGroups, NewRows, choices_of, new_row_draws
 from countveil.inference.problem import Counts
-from countveil.inference.settings import check_settings
+from countveil.inference.settings import Settings, check_settings
 from countveil.models.count_model import whole_number
 from countveil.models.groups import NO_GROUP, Groups, read_groups
 from countveil.posterior.axes import free_names, readable_labels
 from countveil.posterior.known_columns import KnownColumns, known_columns
 from countveil.posterior.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
+from countveil.posterior.share_table import ShareTable, check_share_file, new_share_file
 from countveil.posterior.shared import SharedPosterior
 from countveil.posterior.states import row_slices
 from countveil.posterior.summary import check_interval, tails_of
 
 _TINY = np.finfo(np.float64).tiny
+QUANTITIES = ("mean", "low", "high")
+#: What the rows that are taken at once take, roughly, with so much for every listed cell.
+BYTES_AT_ONCE, _BYTES_PER_CELL = 1 << 28, 40
 
 
 def transform(
@@ -103,10 +114,158 @@ def transform(
     >>> bool(abs(new["mean"][0] - network.memberships([0])["mean"][0]).max() < 0.1)
     True
     """
+    task = _task(
+        posterior, data, received, sweeps=sweeps, burn_in=burn_in, seed=seed, threads=threads, labels=labels,
+        interval=interval, groups=groups,
+    )  # fmt: skip
+    shares = {name: np.empty((task.n_rows, task.n_topics)) for name in QUANTITIES}
+    for rows, found in task.blocks(progress):
+        for name, values in found.items():
+            shares[name][rows] = values
+    coordinates = {
+        task.row: np.arange(task.n_rows) if task.names is None else task.names,
+        task.known.dimension: np.arange(task.n_topics),
+    }
+    arrays = {name: ((task.row, task.known.dimension), values) for name, values in shares.items()}
+    return xr.Dataset(arrays, coordinates, {"interval": task.interval})
+
+
+def transform_to_file(
+    posterior: Posterior,
+    data: Any,
+    path: str | os.PathLike[str],
+    received: Any = None,
+    *,
+    overwrite: bool = False,
+    rows_at_once: int | None = None,
+    sweeps: int = 20,
+    burn_in: int = 100,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+    labels: Any = None,
+    interval: float = 0.9,
+    groups: Any = None,
+) -> None:
+    """``transform`` straight into a Parquet file, some rows at a time, for more rows than memory holds.
+
+    The table has a line for every new row and topic, with the columns of ``transform(...).to_dataframe()``, and
+    the same numbers, however many rows are taken at once. It is complete or not there.
+
+    Parameters
+    ----------
+    data, received
+        As in ``transform``; or the path of a release. That is unpacked once, to files without a name in the folder
+        of ``path``, where there must be room, and is read from there.
+    path
+        The file to write, a new name that ends in .parquet.
+    overwrite
+        Replace a table that an earlier call wrote.
+    rows_at_once
+        By default as many as take about 256 MB. Labels of rows, and some numbers for every row, are in memory in
+        any case.
+
+    All other arguments are those of ``transform``.
+
+    Examples
+    --------
+    >>> import countveil as cv, pandas, pathlib, tempfile
+    >>> posterior = cv.fit(cv.TopicModel(2), [[90, 60, 0], [0, 2, 90]], sweeps=200, seed=1, progress=False)
+    >>> new = cv.PrivateCounts([[-1, 2, 60], [50, 41, 1]], alpha=0.4, labels=(["c", "d"], None))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file, table = (pathlib.Path(folder) / name for name in ("new.parquet", "shares.parquet"))
+    ...     new.save(file)
+    ...     cv.transform_to_file(posterior, file, table, seed=1, progress=False)
+    ...     pandas.read_parquet(table).round(1)["mean"].tolist()
+    [0.0, 1.0, 1.0, 0.0]
+    """
+    target = Path(path)
+    check_share_file(target, overwrite)
+    check_not_input(target, data, received)
+    data, received = (
+        load_release(each, scratch=target.parent) if isinstance(each, str | os.PathLike) else each
+        for each in (data, received)
+    )
+    task = _task(
+        posterior, data, received, sweeps=sweeps, burn_in=burn_in, seed=seed, threads=threads, labels=labels,
+        interval=interval, groups=groups, rows_at_once=rows_at_once,
+    )  # fmt: skip
+    labelled, dimension = task.names is not None, task.known.dimension
+    with (
+        new_share_file(target, overwrite) as file,
+        ShareTable(file, task.row, dimension, labelled, QUANTITIES, task.interval) as table,
+    ):
+        for rows, found in task.blocks(progress):
+            table.add(np.arange(rows.start, rows.stop) if task.names is None else task.names[rows], found)
+        table.close()
+
+
+class _Task(NamedTuple):
+    """New rows, all that is known of their columns, and how their chains run."""
+
+    known: KnownColumns
+    views: list[NewRows]
+    choices: Choices
+    groups: NewGroups | None
+    settings: Settings
+    burn_in: int
+    interval: float
+    row: str  # the name of the rows' axis
+    names: np.ndarray | None  # their labels
+    rows_at_once: int
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        return self.views[0].data.shape[0]
+
+    @property
+    def n_topics(self) -> int:
+        """Of how many things they have shares."""
+        return self.known.order.shape[1]
+
+    def blocks(self, progress: bool) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
+        """The shares of some rows after the others: every row has its own streams, whatever comes with it."""
+        starts = range(0, self.n_rows, self.rows_at_once)
+        with _progress_bar(progress, len(starts) * self.known.sizes[1]) as bar:
+            for start in starts:
+                rows = slice(start, min(start + self.rows_at_once, self.n_rows))
+                yield rows, self._shares(rows, bar)
+
+    def _shares(self, rows: slice, bar: Callable[[range], Iterable[int]]) -> dict[str, np.ndarray]:
+        known, n_draws = self.known, len(self.known.order)
+        views = [view._replace(data=part_in_memory(view.data, rows.start, rows.stop)) for view in self.views]
+        groups = self.groups and self.groups._replace(of_rows=self.groups.of_rows[rows])
+        theta, receiving = new_row_draws(
+            known.prior, views, known.sizes, groups=groups, sweeps=self.settings.sweeps, burn_in=self.burn_in,
+            seed=self.settings.seed, threads=self.settings.threads, progress=bar,
+            choices=self.choices, first_row=rows.start,
+        )  # fmt: skip
+        theta, receiving = theta.reshape(n_draws, *theta.shape[2:]), receiving.reshape(n_draws, -1)
+        return _shares(theta, receiving, known, tails_of(self.interval))
+
+
+def _task(
+    posterior: Posterior,
+    data: Any,
+    received: Any,
+    *,
+    sweeps: int,
+    burn_in: int,
+    seed: int | None,
+    threads: int | None,
+    labels: Any,
+    interval: float,
+    groups: Any,
+    rows_at_once: int | None = None,
+) -> _Task:
+    """All of it, checked."""
     settings = check_settings(
         sweeps=sweeps, burn_in=0, thin=1, chains=1, seed=seed, method="exact", engine="auto", threads=threads
     )
     burn_in, interval = whole_number("burn_in", burn_in, 0), check_interval(interval)
+    if rows_at_once is not None:
+        rows_at_once = whole_number("rows_at_once", rows_at_once, 1)
     if isinstance(posterior, SharedPosterior):
         listed = ", ".join(map(repr, posterior))
         raise TypeError(
@@ -124,26 +283,29 @@ def transform(
         counts = _read("received", received, posterior, None)
         views.append(NewRows(counts, known.received, known.receiving_shape))
         _check_rows(views)
-    theta, receiving = new_row_draws(
-        known.prior, views, known.sizes, groups=_groups(posterior.model, groups, views[0].data),
-        sweeps=settings.sweeps, burn_in=burn_in, seed=settings.seed, threads=settings.threads,
-        progress=_progress_bar(progress),
-    )  # fmt: skip
-    n_draws = len(known.order)
-    shares = _shares(
-        theta.reshape(n_draws, *theta.shape[2:]), receiving.reshape(n_draws, -1), known, tails_of(interval)
-    )
     first = views[0].data
     names = next(
         (found for found in (readable_labels(v.data.labels)[0] for v in views) if found is not None), None
     )
-    row = free_names(first.axes, {known.dimension, *shares})[0]
-    coordinates = {
-        row: np.arange(first.shape[0]) if names is None else names,
-        known.dimension: np.arange(known.order.shape[1]),
-    }
-    arrays = {name: ((row, known.dimension), values) for name, values in shares.items()}
-    return xr.Dataset(arrays, coordinates, {"interval": interval})
+    choices = choices_of([view.data for view in views], known.order.shape[1])
+    return _Task(
+        known, views, choices, _groups(posterior.model, groups, first), settings, burn_in, interval,
+        free_names(first.axes, {known.dimension, *QUANTITIES})[0], names,
+        _rows_in_a_block(views, known) if rows_at_once is None else rows_at_once,
+    )  # fmt: skip
+
+
+def _rows_in_a_block(views: Sequence[NewRows], known: KnownColumns) -> int:
+    """As many as take about BYTES_AT_ONCE: their draws, and some lists of their cells."""
+    n_rows = views[0].data.shape[0]
+    n_cells = sum(int(one.row_starts[-1]) for view in views for one in _lists(view.data))
+    each = 4 * known.order.size + 200 * known.order.shape[1] + _BYTES_PER_CELL * n_cells / n_rows
+    return max(1, int(BYTES_AT_ONCE / each))
+
+
+def _lists(data: Counts) -> list[Cells | Places]:
+    parts = data.releases if isinstance(data, CombinedReleases) else (data,)
+    return [one for part in parts for one in (part.positive, part.missing) if one is not None]
 
 
 def _groups(model: Any, given: Any, data: Counts) -> NewGroups | None:
@@ -179,7 +341,7 @@ def _shares(
 ) -> dict[str, np.ndarray]:
     """Shares in every row's expected counts: theta_dl w_l, over their sum, in one order."""
     n_draws, n_rows, n_topics = theta.shape
-    found = {name: np.empty((n_rows, n_topics)) for name in ("mean", "low", "high")}
+    found = {name: np.empty((n_rows, n_topics)) for name in QUANTITIES}
     for block in row_slices(n_rows, n_draws * n_topics):
         weights = known.weights[:, None, :] + receiving[:, block, None] * known.received_weights[:, None, :]
         share = theta[:, block] * weights
@@ -234,12 +396,21 @@ def _check_labels(before: np.ndarray | None, now: np.ndarray | None, name: str, 
     )
 
 
-def _progress_bar(show: bool) -> Callable[[range], Iterable[int]]:
-    """What wraps the range of draws to show how far it is."""
+@contextmanager
+def _progress_bar(show: bool, n_steps: int) -> Iterator[Callable[[range], Iterable[int]]]:
+    """What wraps the range of draws, of all blocks of rows one after the other, to show how far it is."""
     if not show:
-        return iter
+        yield iter
+        return
     from tqdm.auto import tqdm
 
     # To standard error. A terminal gets a moving line; a log file a line every half minute at most.
     often = 0.2 if sys.stderr.isatty() else 30.0
-    return lambda steps: tqdm(steps, unit=" draws", desc="transform", dynamic_ncols=True, mininterval=often)
+    with tqdm(total=n_steps, unit=" draws", desc="transform", dynamic_ncols=True, mininterval=often) as bar:
+
+        def told(steps: range) -> Iterator[int]:
+            for step in steps:
+                yield step
+                bar.update()
+
+        yield told

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -195,3 +196,19 @@ def test_bad_names_of_pictures(runs, tmp_path, capsys):
     for name, message in (("a.jpg", "--output: expected a name that ends in .png"), ("no/a.png", "--output")):
         assert main(["plot", str(runs / "topics"), "topics", "-o", str(tmp_path / name)]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_shares_of_new_rows_as_a_table(runs, tmp_path, capsys):
+    new, table = tmp_path / "new.parquet", tmp_path / "shares.parquet"
+    cv.PrivateCounts([[9, 8, 0, 0], [0, 0, 7, 9]], alpha=0.2, labels=(list("xy"), WORDS)).save(new)
+    words = ["transform", str(runs / "topics"), str(new), "-o", str(table), "--seed", "1", "--quiet"]
+    assert main(words) == 0
+    found = pd.read_parquet(table)
+    expected = cv.transform(cv.load_posterior(runs / "topics"), cv.load_release(new), seed=1, progress=False)
+    assert (found["mean"].to_numpy() == expected["mean"].to_numpy().ravel()).all()
+    assert found["row"].tolist() == list("xxyy")
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "--output: expected a new name" in capsys.readouterr().err
+    assert main([*words[:2], str(tmp_path / "none"), *words[3:], "--overwrite"]) == 2
+    assert "No such file or directory" in capsys.readouterr().err

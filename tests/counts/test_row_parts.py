@@ -1,12 +1,15 @@
 """Rows of a release by themselves: cut in memory, or read by one of many processes."""
 
+import errno
+
 import numpy as np
 import pytest
 
 import countveil as cv
 from countveil.counts import ReleaseFileError
-from countveil.counts.files import cells, folder, release
+from countveil.counts.files import cells, folder, release, scratch
 from countveil.counts.files.rows import read_rows, shape_of
+from countveil.counts.files.scratch import is_mapped
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.row_part import row_part
 from goodness_of_fit import SEED
@@ -95,3 +98,41 @@ def test_parts_of_plain_and_combined_counts():
     assert [
         one == row_part(whole, 5, 9) for one, whole in zip(part.releases, both.releases, strict=True)
     ] == [True] * 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_release_on_scratch_files_is_the_same(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "CELLS_PER_READ", 20)
+    path, whole = tmp_path / "release.parquet", cv.PrivateCounts(NOISY, labels=LABELS, **KINDS[kind])
+    whole.save(path)
+    mapped, loaded = cv.load_release(path, scratch=tmp_path), cv.load_release(path)
+    assert mapped == loaded
+    assert mapped.nonpositive.total.tolist() == loaded.nonpositive.total.tolist()
+    assert is_mapped(mapped.positive.columns)
+    assert is_mapped(mapped.positive.values)
+    assert mapped.missing is None or is_mapped(mapped.missing.columns)
+    assert [file.name for file in tmp_path.iterdir()] == ["release.parquet"]  # scratch files have no name
+
+
+def test_large_values_and_no_values_on_scratch_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "CELLS_PER_READ", 2)
+    values = np.array([[1, 2, 65535, 65536, 3], [0, 0, 0, 0, 2**40]])
+    for name, kept in (("large", values), ("none", 0 * values)):
+        cv.PrivateCounts(kept, rho=1.0).save(tmp_path / name)
+        assert (cv.load_release(tmp_path / name, scratch=tmp_path).to_dense() == kept).all()
+
+
+def test_a_scratch_folder_that_will_not_do(tmp_path, monkeypatch):
+    path = tmp_path / "release.parquet"
+    cv.PrivateCounts(NOISY, rho=1.0).save(path)
+    with pytest.raises(NotADirectoryError, match="scratch: expected an existing folder"):
+        cv.load_release(path, scratch=tmp_path / "other")
+    with pytest.raises(FileNotFoundError):
+        cv.load_release(tmp_path / "other", scratch=tmp_path)
+
+    def full(self, numbers):
+        raise self._failed(OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(scratch.ScratchFile, "add", full)
+    with pytest.raises(scratch.ScratchError, match="cannot write scratch files: No space left"):
+        cv.load_release(path, scratch=tmp_path)

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from countveil.inference.carry import Carry
+from countveil.inference.engines.cpu.choose import ColumnChoice
 from countveil.inference.engines.cpu.sampler import CpuSampler, ViewSampler
-from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.engines.cpu.tokens import Choice, Tokens
 from countveil.inference.observed import Observed
 from countveil.inference.problem import Problem, View
 from countveil.inference.settings import derived_seed
@@ -73,7 +74,7 @@ def tokens(data, n_components, visited=(), whole=(), tokens_per_visit=np.inf, in
         IN_PLACE,
         integrate=integrate,
         tokens_per_visit=tokens_per_visit,
-        visited=tuple(chosen),
+        chosen=Choice(ColumnChoice(*chosen)),
     )
 
 

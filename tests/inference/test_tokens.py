@@ -47,7 +47,8 @@ def dense(algorithm):
 
 
 def with_codes(algorithm, codes):
-    algorithm._options = algorithm._options._replace(codes=codes)
+    part = algorithm._whole
+    algorithm._whole = part._replace(options=part.options._replace(codes=codes))
     return algorithm
 
 
@@ -164,7 +165,9 @@ def test_one_alpha_for_both_passes_would_be_caught():
     state, data = PROBLEMS["per cell"]
     reference = draw_sums(Cells(data), state, 20_000, 0)
     algorithm = tokens(data, 2)
-    algorithm._options = algorithm._options._replace(lowest_rho=algorithm._options.highest_rho)
+    part = algorithm._whole
+    wrong = part.options._replace(lowest_rho=part.options.highest_rho)
+    algorithm._whole = part._replace(options=wrong)
     assert two_sample_pvalue(reference, draw_sums(algorithm, state, 20_000, 10**6)) < FALSE_ALARM
 
 
@@ -290,7 +293,7 @@ def test_whole_columns_list_all_their_observed_cells():
     missing = np.zeros((3, 4), dtype=bool)
     missing[1, 2] = True
     data = observed(VALUES, 1.0, missing=missing)
-    cells = tokens(data, 2, [0], [2, 3])._cells
+    cells = tokens(data, 2, [0], [2, 3])._whole.cells
     found = sorted(zip(cells.rows.tolist(), cells.columns.tolist(), cells.values.tolist(), strict=True))
     expected = [(d, v, int(VALUES[d, v])) for d in range(3) for v in (2, 3) if not missing[d, v]]
     expected += [(d, 0, int(VALUES[d, 0])) for d in range(3) if VALUES[d, 0] > 0]

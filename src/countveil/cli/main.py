@@ -21,8 +21,8 @@ import countveil
 # The table of commands: modules of this folder, each with ``configure(subparsers) -> parsers`` and ``run(arguments)
 # -> int``. They import what they need inside ``run``, so that help comes at once.
 COMMANDS = [
-    "demo", "privatize", "append", "show", "ledger", "fit", "resume", "merge", "topics", "plot",
-    "study", "enron", "audit", "doctor",
+    "demo", "privatize", "append", "show", "ledger", "fit", "resume", "merge", "topics", "transform",
+    "plot", "study", "enron", "audit", "doctor",
 ]  # fmt: skip
 
 _STOPPED = 128 + signal.SIGINT

@@ -197,13 +197,16 @@ class CellList:
         """Listed cells, in order; a row may go on where the last call stopped."""
         if not len(rows):
             return
-        first, last = int(rows[0]), int(rows[-1])
-        self._starts[first + 1 : last + 2] += np.bincount(rows - first)
+        self._count(rows)
         if values is not None and self._reserved.take(columns, values):
             return
         self._columns.append(columns.astype(self._type))
         if values is not None:
             self._values.append(shrunk(values))
+
+    def _count(self, rows: np.ndarray) -> None:
+        first, last = int(rows[0]), int(rows[-1])
+        self._starts[first + 1 : last + 2] += np.bincount(rows - first)
 
     def __bool__(self) -> bool:
         return bool(self._columns) or self._reserved.used > 0

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from countveil.counts.clamp import clamp
 from countveil.counts.describe import explanation, one_line, release_dict
-from countveil.counts.files.release import read_release, write_release
+from countveil.counts.files.release import check_parquet, read_release, write_release
+from countveil.counts.files.rows import read_rows
+from countveil.counts.files.scratch import check_scratch
 from countveil.counts.hide import hidden
 from countveil.counts.inputs.arrays import ReleasedValues
 from countveil.counts.inputs.labels import read_labels, shares_labels
@@ -327,11 +330,17 @@ class PrivateCounts:
         return one_line(self._contents)
 
 
-def load_release(path: str | os.PathLike[str]) -> PrivateCounts:
+def load_release(
+    path: str | os.PathLike[str], *, scratch: str | os.PathLike[str] | None = None
+) -> PrivateCounts:
     """Read a release, file or folder, that ``save`` or ``privatize_to_file`` wrote, checking all of it.
 
     A file that is damaged, foreign or of a newer version raises ReleaseFileError, a missing one
     FileNotFoundError.
+
+    ``scratch`` is for a release that is larger than memory: a folder on a disk with room. The cells are unpacked to
+    files there that have no name, and are read from them when they are needed (docs/long_runs.md). Cells below 0
+    that were kept are left out.
 
     Examples
     --------
@@ -344,4 +353,8 @@ def load_release(path: str | os.PathLike[str]) -> PrivateCounts:
     ...     load_release(file) == release
     True
     """
-    return PrivateCounts._from_contents(read_release(path))
+    if scratch is None:
+        return PrivateCounts._from_contents(read_release(path))
+    folder = check_scratch(scratch)
+    check_parquet(Path(path))
+    return PrivateCounts._from_contents(read_rows(path, scratch=folder))

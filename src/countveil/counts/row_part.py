@@ -8,6 +8,7 @@ import numpy as np
 
 from countveil.counts.clamp import RhoLevels
 from countveil.counts.combine import CombinedReleases
+from countveil.counts.files.scratch import is_mapped
 from countveil.counts.layout import Cells, NonPositive, Places
 from countveil.counts.plain_counts import PlainCounts
 from countveil.counts.private_counts import PrivateCounts
@@ -33,6 +34,18 @@ def row_part(data: Counts, start: int, stop: int) -> Counts:
         labels=_labels(data.labels, start, stop),
         positive=_listed(data.positive, start, stop),
         missing=_missing(data.missing, start, stop),
+    )
+
+
+def part_in_memory(data: Counts, start: int, stop: int) -> Counts:
+    """The same; what lies on disk (``files/scratch``) is read into memory."""
+    part = row_part(data, start, stop)
+    if not isinstance(part, PrivateCounts) or not is_mapped(part.positive.columns):
+        return part
+    contents = part._contents
+    missing = None if contents.missing is None else Places(*map(np.array, contents.missing))
+    return PrivateCounts._from_contents(
+        contents._replace(positive=Cells(*map(np.array, contents.positive)), missing=missing)
     )
 
 

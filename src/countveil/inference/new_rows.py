@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.inference.engines.cpu.choose import choose_algorithm
-from countveil.inference.engines.cpu.sampler import matrix_algorithm
+from countveil.inference.engines.cpu.choose import choose_algorithm, choose_columns
+from countveil.inference.engines.cpu.tokens import Choice, Tokens
 from countveil.inference.observed import observe
 from countveil.inference.problem import Counts
 from countveil.inference.settings import derived_seed
@@ -79,25 +79,33 @@ def new_row_draws(
     threads: int,
     progress: Callable[[range], Iterable[int]] = iter,
     groups: NewGroups | None = None,
+    choices: Choices | None = None,
+    first_row: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of the new rows, for ``sizes`` = (chains, draws) of phi.
 
-    theta, float32 (chain, draw, rows, l), and the further scales of the last array, (chain, draw, rows).
+    theta, float32 (chain, draw, rows, l), and the further scales of the last array, (chain, draw, rows). Where the
+    rows are some of many, ``choices`` are those of all, and ``first_row`` is the number of the first among them:
+    the draws are then those that these rows have among all.
     """
     n_chains, n_draws = sizes
     # Every array has streams of its own: rows would meet the same numbers in all of them.
     seeds = [
         derived_seed(seed, "transform" if v == 0 else f"transform, array {v}") for v in range(len(views))
     ]
-    rows = [
-        _Rows(_start(views[0].data, views[0].phi(chain, 0)), len(views), groups) for chain in range(n_chains)
-    ]
-    n_rows, n_components = rows[0].theta.shape
+    first = [views[0].phi(chain, 0) for chain in range(n_chains)]
+    n_rows, n_components = views[0].data.shape[0], len(first[0])
+    if choices is None:
+        choices = choices_of([view.data for view in views], n_components)
+    rows = [_Rows(_start(n_rows, choices.mean_rate, phi), len(views), groups) for phi in first]
     kept = np.empty((n_chains, n_draws, n_rows, n_components), dtype=np.float32)
     further = np.empty((n_chains, n_draws, n_rows), dtype=np.float32)
     sweep = [0] * n_chains
     with Workers(threads) as workers:
-        algorithms = [_algorithm(view.data, n_components, workers) for view in views]
+        algorithms = [
+            Tokens(observe(view.data), n_components, workers, integrate=name == "integrated", chosen=choice)
+            for view, (name, choice) in zip(views, choices.algorithms, strict=True)
+        ]
         for draw in progress(range(n_draws)):
             for chain in range(n_chains):
                 at, state = (chain, draw), rows[chain]
@@ -108,7 +116,7 @@ def new_row_draws(
                 prepared = [one.prepare(phi, workers) for one, phi in zip(algorithms, phis, strict=True)]
                 for _ in range(sweeps if draw else burn_in + sweeps):
                     sweep[chain] += 1
-                    keys = [SweepKey(own, chain, sweep[chain]) for own in seeds]
+                    keys = [SweepKey(own, chain, sweep[chain], first_row) for own in seeds]
                     inverse = (1.0 / means).reshape(-1)
                     rates = PriorRates(prior.shape, prior.shape / state.scales, inverse, state.group_of)
                     sweep_new_rows(rates, algorithms, state, phis, prepared, shapes, keys, workers)
@@ -120,7 +128,7 @@ def new_row_draws(
                     if law is not None:
                         by_mean = (prior.shape / means).reshape(-1)
                         state.scales, _ = new_scales(
-                            keys[0], 0, prior.shape, law, by_mean, state.theta, state.scales, workers,
+                            keys[0], first_row, prior.shape, law, by_mean, state.theta, state.scales, workers,
                             state.group_of,
                         )  # fmt: skip
                 with np.errstate(under="ignore"):
@@ -158,23 +166,36 @@ def sweep_new_rows(
         tokens = tokens + drawn.rows
         met.append((drawn.rows, drawn.exposure.of_rows(phi)))
         exposure = exposure + met[-1][1] * scale[:, None]
-    rows.theta = draw_factor(keys[0], 0, prior, tokens, exposure, workers)
+    first_row = keys[0].first_row
+    rows.theta = draw_factor(keys[0], first_row, prior, tokens, exposure, workers)
     for place, (shape, (own, of_rows)) in enumerate(zip(shapes, met, strict=True)):
         if shape is not None:
             law = PriorRates(shape, np.full(1, shape), np.ones(1))
             total = np.sum(rows.theta * of_rows, axis=1)[:, None]
-            drawn = draw_factor(
-                keys[0], (1 + place) * ROWS_PER_FACTOR, law, own.sum(axis=1)[:, None], total, workers
-            )
+            stream = (1 + place) * ROWS_PER_FACTOR + first_row
+            drawn = draw_factor(keys[0], stream, law, own.sum(axis=1)[:, None], total, workers)
             rows.further[place] = drawn[:, 0]
 
 
-def _algorithm(data: Counts, n_components: int, workers: Workers) -> Any:
+class Choices(NamedTuple):
+    """What is chosen by all new rows together, and holds for each of them."""
+
+    mean_rate: float  # of the first array
+    algorithms: tuple[tuple[str, Choice], ...]  # one for each array
+
+
+def choices_of(arrays: Sequence[Counts], n_components: int) -> Choices:
+    """By totals of all rows: the same however rows are divided."""
+    return Choices(mean_rate(arrays[0]), tuple(_algorithm(data, n_components) for data in arrays))
+
+
+def _algorithm(data: Counts, n_components: int) -> tuple[str, Choice]:
     """One for the matrix form: of a tensor all axes but the first count as columns."""
-    observed = observe(data)
+    observed, alone = observe(data), Workers(1)
     shape = (observed.n_rows, observed.width)
     name = choose_algorithm(observed, shape, n_components, is_cp=True, is_tied=False)
-    return matrix_algorithm(name, observed, n_components, workers)
+    columns = choose_columns(observed, n_components, name == "integrated", alone)
+    return name, Choice(columns, 2 * len(observed.missing_columns) > observed.n_rows * observed.width)
 
 
 def _columns(phi: np.ndarray) -> np.ndarray:
@@ -182,10 +203,10 @@ def _columns(phi: np.ndarray) -> np.ndarray:
     return np.maximum(phi.T.astype(np.float64), SMALLEST, order="C")
 
 
-def _start(data: Counts, phi: np.ndarray) -> np.ndarray:
+def _start(n_rows: int, mean: float, phi: np.ndarray) -> np.ndarray:
     """All entries alike, at the scale of the data."""
-    level = mean_rate(data) * phi.shape[1] / max(float(phi.sum(dtype=np.float64)), SMALLEST)
-    return np.full((data.shape[0], len(phi)), level)
+    level = mean * phi.shape[1] / max(float(phi.sum(dtype=np.float64)), SMALLEST)
+    return np.full((n_rows, len(phi)), level)
 
 
 @compiled
@@ -205,7 +226,7 @@ def _draw_groups(key, shape, means, log_sizes, known, theta, scales, group_of): 
         for g in range(n_groups):
             logs[g] = math.exp(logs[g] - top)
             total += logs[g]
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.NEW_GROUPS, i)
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.NEW_GROUPS, key.first_row + i)
         u, stream = uniform(stream)
         u *= total
         g = 0

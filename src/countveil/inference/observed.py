@@ -10,7 +10,7 @@ releases that show the cell.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,6 +160,28 @@ def _as_observed(
     for name in found._fields[2:]:
         _read_only(getattr(found, name))
     return found
+
+
+def rows_between(data: Observed, start: int, stop: int) -> Observed:
+    """Rows ``start`` to ``stop`` by themselves; views of the cells."""
+    if (start, stop) == (0, data.n_rows):
+        return data
+    found: dict[str, Any] = {
+        "n_rows": stop - start,
+        "row_rho": data.row_rho[start:stop],
+        "cell_rho": data.cell_rho[start:stop],
+        "look_rho": _read_only(np.ascontiguousarray(data.look_rho[:, start:stop])),
+    }
+    lists = {
+        "row_starts": ("columns", "values", "looks"),
+        "missing_starts": ("missing_columns",),
+        "partial_starts": ("partial_columns", "partial_shown", "partial_rho"),
+    }
+    for name, listed in lists.items():
+        starts = getattr(data, name)[start : stop + 1]
+        found[name] = _read_only(starts - starts[0])
+        found |= {each: getattr(data, each)[starts[0] : starts[-1]] for each in listed}
+    return data._replace(**found)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

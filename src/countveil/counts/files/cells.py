@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from countveil.counts.bounded.room import CELL, ReleaseFileError, Room
 from countveil.counts.files.header import KEY, MISSING, Header
+from countveil.counts.files.scratch import ScratchFile
 from countveil.counts.inputs.labels import VALUE
 from countveil.counts.layout import (
     CELLS_PER_BLOCK,
@@ -206,16 +208,36 @@ def check_values(cells: Listed, header: Header) -> None:
         raise ReleaseFileError("expected listed values above 0")
 
 
-def all_but(observed: Places, shape: tuple[int, ...], room: Room) -> Places | None:
-    """All cells that are not observed. Beside the list itself this takes little memory, whatever the shape."""
+def all_but(
+    observed: Places, shape: tuple[int, ...], room: Room, scratch: Path | None = None
+) -> Places | None:
+    """All cells that are not observed. Beside the list itself this takes little memory, whatever the shape.
+
+    With ``scratch`` the list is in a file there.
+    """
     n_rows, width = n_rows_and_width(shape)
     n_missing = n_rows * width - len(observed.columns)
     if n_missing > MOST_MISSING:
         raise ReleaseFileError(f"expected at most {MOST_MISSING:,} missing cells, got {n_missing:,}")
-    room.take(n_missing, np.dtype(column_type(width)).itemsize, "missing cells")
-    columns, filled = np.empty(n_missing, column_type(width)), 0
-    if not len(columns):
+    if not n_missing:
         return None
+    if scratch is None:
+        room.take(n_missing, np.dtype(column_type(width)).itemsize, "missing cells")
+        columns, filled = np.empty(n_missing, column_type(width)), 0
+        for found in _not_listed(observed, shape):
+            columns[filled : filled + len(found)] = found
+            filled += len(found)
+    else:
+        file = ScratchFile(scratch, column_type(width))
+        for found in _not_listed(observed, shape):
+            file.add(found)
+        columns = file.mapped()
+    return Places(np.arange(n_rows + 1, dtype=np.int64) * width - observed.row_starts, columns)
+
+
+def _not_listed(observed: Places, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """Their columns, row after row, some at a time."""
+    width = n_rows_and_width(shape)[1]
     for start, stop in row_ranges(shape):
         listed = observed.columns[observed.row_starts[start] : observed.row_starts[stop]]
         # A block is many rows, or one row, which may be cut in several pieces.
@@ -226,10 +248,7 @@ def all_but(observed: Places, shape: tuple[int, ...], room: Room) -> Places | No
             else:
                 first, last = np.searchsorted(listed, (left, left + absent.shape[1]))
                 absent[0, listed[first:last] - left] = False
-            found = np.nonzero(absent)[1]
-            columns[filled : filled + len(found)] = found + left
-            filled += len(found)
-    return Places(np.arange(n_rows + 1, dtype=np.int64) * width - observed.row_starts, columns)
+            yield np.nonzero(absent)[1] + left
 
 
 def check_schema(schema: pa.Schema, draft: Contents) -> None:

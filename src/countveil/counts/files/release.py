@@ -224,12 +224,7 @@ def read_release(path: str | os.PathLike[str], n_bytes: int | None = None) -> Co
     ``n_bytes``: its size where it came from, if that was packed once more; what it may unpack to goes by that.
     """
     source = Path(path)
-    if not source.is_dir():
-        with open_regular(
-            Path(os.path.realpath(source))
-        ) as file:  # what the system refuses keeps its own, clear error
-            if file.read(4) != b"PAR1":
-                raise ReleaseFileError(f"{source}: expected a release file, got something not Parquet")
+    check_parquet(source)
     named = named_by(source)
     try:
         return _read(source, n_bytes)
@@ -250,6 +245,14 @@ def read_release(path: str | os.PathLike[str], n_bytes: int | None = None) -> Co
         if named != named_by(source):
             return read_release(path, n_bytes)
         raise ReleaseFileError(f"{source}: damaged release file: {error}") from error
+
+
+def check_parquet(source: Path) -> None:
+    """A folder, or a file that begins as Parquet does. What the system refuses keeps its own, clear error."""
+    if not source.is_dir():
+        with open_regular(Path(os.path.realpath(source))) as file:
+            if file.read(4) != b"PAR1":
+                raise ReleaseFileError(f"{source}: expected a release file, got something not Parquet")
 
 
 def read_described(source: Path, n_bytes: int | None = None) -> tuple[Header, Contents, list[Path], Room]:

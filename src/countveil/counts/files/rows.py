@@ -27,21 +27,30 @@ from countveil.counts.files.cells import (
 from countveil.counts.files.folder import opened
 from countveil.counts.files.header import MISSING, Header
 from countveil.counts.files.release import read_described
-from countveil.counts.layout import CellList, Contents, NonPositive, n_rows_and_width
+from countveil.counts.files.scratch import ScratchError, cell_list
+from countveil.counts.layout import Contents, NonPositive, n_rows_and_width
 
 # Arrow's errors are ValueError, OSError or one of the others too.
 _DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, OSError, MemoryError)
 
 
-def read_rows(path: str | os.PathLike[str], start: int, stop: int) -> Contents:
-    """Rows ``start`` to ``stop`` of a release; a part that is missing or damaged is named."""
+def read_rows(
+    path: str | os.PathLike[str], start: int = 0, stop: int | None = None, scratch: Path | None = None
+) -> Contents:
+    """Rows ``start`` to ``stop`` of a release, by default all; a part that is missing or damaged is named.
+
+    With ``scratch``, a folder, the cells lie in files without a name there, and are mapped. Cells below 0 are left
+    out: a fit does not look at them.
+    """
     source = Path(path)
     try:
         header, draft, files, room = read_described(source)
+        stop = draft.shape[0] if stop is None else stop
         if not 0 <= start < stop <= draft.shape[0]:
             raise ReleaseFileError(f"expected rows among {draft.shape[0]}, got {start} to {stop}")
         part = _draft_of(draft, start, stop)
-        positive, listed, digest = CellList(part.shape), CellList(part.shape), CellDigest()
+        positive, listed = (cell_list(part.shape, scratch) for _ in range(2))
+        digest = CellDigest()
         for name in files:
             try:
                 for cells in _cells_between(name, draft, header, start, stop, room, digest):
@@ -50,20 +59,26 @@ def read_rows(path: str | os.PathLike[str], start: int, stop: int) -> Contents:
                     positive.add(rows[above], columns[above], cells.values[above])
                     chosen = cells.missing | (header.absent == MISSING)
                     listed.add(rows[chosen], columns[chosen])
+            except ScratchError:
+                raise
             except _DAMAGE as error:
                 raise ReleaseFileError(f"{name.name}: {error}") from error
         if digest.hexdigest() != header.cells_sha256:
             raise ReleaseFileError("expected the cells that its checksum covers, got others")
+    except ScratchError:
+        raise
     except _DAMAGE as error:
         raise ReleaseFileError(f"{source}: damaged release: {error}") from error
     if header.absent == MISSING:
-        missing = all_but(listed.places(), part.shape, room)
+        missing = all_but(listed.places(), part.shape, room, scratch)
     else:
         missing = listed.places() if listed else None
     cells_above, levels = positive.cells(), RhoLevels(part.rho, part.shape)
     number = levels.count((cells_above, missing))
+    # What lies below 0 in some of the rows nobody has added up.
+    total = draft.nonpositive.total if part.shape == draft.shape else None
     return part._replace(
-        positive=cells_above, missing=missing, nonpositive=NonPositive(levels.values, number, None)
+        positive=cells_above, missing=missing, nonpositive=NonPositive(levels.values, number, total)
     )
 
 

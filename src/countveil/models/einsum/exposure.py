@@ -118,9 +118,13 @@ class Exposure(NamedTuple):
 
 
 def exposure_of(
-    missing_starts: np.ndarray, missing_columns: np.ndarray, width: int, workers: Workers | None = None
+    missing_starts: np.ndarray,
+    missing_columns: np.ndarray,
+    width: int,
+    workers: Workers | None = None,
+    lists_observed: bool | None = None,
 ) -> Exposure:
-    """Exposure by the missing or by the observed cells, whichever are fewer among all rows.
+    """Exposure by the missing or by the observed cells, whichever are fewer among all rows, or as is said.
 
     >>> exposure_of(np.array([0, 2, 3]), np.array([0, 1, 0], dtype=np.int32), 2)[:3]
     (array([0, 0, 1]), array([1], dtype=int32), True)
@@ -129,7 +133,7 @@ def exposure_of(
     n_missing, n_cells = len(missing_columns), n_rows * width
     if workers is not None:
         n_missing, n_cells = workers.of_rows.total(np.array([n_missing, n_cells])).tolist()
-    if 2 * n_missing <= n_cells:
+    if 2 * n_missing <= n_cells if lists_observed is None else not lists_observed:
         return Exposure(
             missing_starts, missing_columns, lists_elsewhere=n_missing > len(missing_columns) == 0
         )

@@ -103,9 +103,36 @@ def fits_integrated(noise: Noise, is_tied: bool) -> bool:
     return not (is_tied or noise.by_cell or noise.repeated or not noise.noisy_rows)
 
 
+class ColumnChoice(NamedTuple):
+    """Which columns are visited: the same for all rows, by their totals."""
+
+    visited: np.ndarray  # bool (columns): whose positive cells are visited
+    whole: np.ndarray  # bool (columns): whose other cells are, too
+    listed: bool = True  # whether visited cells are listed; if not, rows are gone through one by one
+
+    def plan(self) -> ColumnPlan:
+        """How the columns are served."""
+        visited, whole = self.visited, self.whole
+        return ColumnPlan(
+            np.flatnonzero(~visited).astype(np.int32),
+            np.flatnonzero(visited & ~whole).astype(np.int32),
+            ~visited,
+        )
+
+    def cells(self, data: Observed) -> VisitedCells:
+        """The cells of these rows to visit."""
+        return list_visited(data, self.visited if self.listed else np.zeros_like(self.visited), self.whole)
+
+
 def make_plan(
     data: Observed, n_components: int, integrated: bool, workers: Workers
 ) -> tuple[ColumnPlan, VisitedCells]:
+    """The plan with the columns that ``choose_columns`` chooses, and the cells to visit."""
+    choice = choose_columns(data, n_components, integrated, workers)
+    return choice.plan(), choice.cells(data)
+
+
+def choose_columns(data: Observed, n_components: int, integrated: bool, workers: Workers) -> ColumnChoice:
     """Visit cells where they cost less than the tokens that would be proposed on them.
 
     Positive cells receive tokens/alpha proposals; a column's cells x <= 0 share alpha*tokens, which is more than
@@ -115,7 +142,7 @@ def make_plan(
     if data.is_repeated or not noise.noisy_rows:
         # Several looks at a cell, and plain counts, are visited row by row.
         none = np.zeros(data.width, dtype=bool)
-        return plan_of(data, ~none, none, list_cells=False)
+        return ColumnChoice(~none, none, listed=False)
     number, total = np.zeros((2, data.width), dtype=np.int64), np.zeros(data.width, dtype=np.int64)
     _column_totals(data, number, total)
     everyone = workers.of_rows
@@ -131,18 +158,7 @@ def make_plan(
     visited = positive * visit < tokens * upwards * PROPOSE
     whole = visited & (others * visit < tokens * downwards * PROPOSE)
     # Where cells x <= 0 are integrated out nobody visits them.
-    return plan_of(data, visited, whole & (not integrated))
-
-
-def plan_of(
-    data: Observed, visited: np.ndarray, whole: np.ndarray, list_cells: bool = True
-) -> tuple[ColumnPlan, VisitedCells]:
-    """The plan with this choice of columns, and the cells to visit."""
-    none = np.zeros_like(visited)
-    plan = ColumnPlan(
-        np.flatnonzero(~visited).astype(np.int32), np.flatnonzero(visited & ~whole).astype(np.int32), ~visited
-    )
-    return plan, list_visited(data, visited if list_cells else none, whole)
+    return ColumnChoice(visited, whole & (not integrated))
 
 
 def _noise_below(data: Observed, noisy: np.ndarray, workers: Workers) -> np.ndarray:

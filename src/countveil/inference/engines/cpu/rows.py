@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from countveil.counts.files.scratch import is_mapped
 from countveil.inference.engines.cpu.products import LANES, running_sums, sum_of_products
 from countveil.inference.observed import Observed, find_cell
 from countveil.kernels.binomial import binomial
@@ -91,9 +92,12 @@ def released_total(data: Observed) -> float:
 
 
 def code_matrix(data: Observed) -> np.ndarray:
-    """All codes (rows, width) where that is smaller than the listed cells; else an empty array (0, 0)."""
+    """All codes (rows, width) where that is smaller than the listed cells; else an empty array (0, 0).
+
+    So for data on disk: the codes would lie in memory.
+    """
     listed = data.columns.nbytes + data.values.nbytes + data.missing_columns.nbytes
-    small = data.n_rows * data.width <= listed
+    small = data.n_rows * data.width <= listed and not is_mapped(data.columns)
     codes = np.zeros((data.n_rows, data.width) if small else (0, 0), dtype=np.uint8)
     _fill_codes(data, codes)
     return codes

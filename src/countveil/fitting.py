@@ -80,6 +80,7 @@ def fit(
     until: Mapping[str, float] | None = ...,
     max_seconds: float | None = ...,
     keep: str = ...,
+    scratch: str | os.PathLike[str] | None = ...,
 ) -> Posterior: ...
 
 
@@ -106,6 +107,7 @@ def fit(
     until: Mapping[str, float] | None = None,
     max_seconds: float | None = None,
     keep: str = "all",
+    scratch: str | os.PathLike[str] | None = None,
 ) -> Posterior | SharedPosterior:
     """Draw from the posterior of ``model`` given released counts, or given plain ones.
 
@@ -118,7 +120,8 @@ def fit(
         masked array has missing cells), which gives ordinary, non-private factorization. See ``stack_rows`` for
         a release with public counts beside it, ``combine_releases`` for counts released several times. For
         ``SharedFactors`` a mapping from its views to such data; the result is a ``SharedPosterior``. With
-        ``engine="mpi"`` or ``"ray"`` also the path of a release, of which every rank or actor reads its own rows.
+        ``engine="mpi"`` or ``"ray"`` also the path of a release, of which every rank or actor reads its own rows;
+        so with ``scratch``.
     sweeps, burn_in, thin, chains
         Sweeps include burn-in (half of them by default); every chain keeps ``(sweeps - burn_in) // thin`` draws.
     seed
@@ -172,6 +175,9 @@ def fit(
         and running means and standard deviations of the rows' shares. ``"summaries"``: running means and standard
         deviations alone, beside the monitored scalars. Where there are many rows this bounds memory and disk;
         docs/long_runs.md says what can then be asked, and what it assumes.
+    scratch
+        For a release that is larger than memory, given by its path: a folder on a disk with room, where it is
+        unpacked, and read in every sweep. The draws are those of ``start="plain"`` (docs/long_runs.md).
 
     Ctrl-C ends a fit early and returns the draws kept until then.
 
@@ -195,8 +201,9 @@ def fit(
         from countveil.posterior.runs.growing_store import check_new
 
         store = check_new(store)
-    source, data = _release_at(data, settings)
-    problem = replace(make_problem(model, data, settings.method, labels, robust), source=source)
+    source, data = _release_at(data, settings, scratch)
+    made = make_problem(model, data, settings.method, labels, robust)
+    problem = replace(made, source=source, scratch=None if scratch is None else os.fspath(scratch))
     settings = resolved(settings, problem)
     _warn_of_a_prior_that_fights(problem)
     if store is not None:
@@ -209,12 +216,18 @@ def fit(
     return run_in_memory(problem, settings, watching)
 
 
-def _release_at(data: Any, settings: Settings) -> tuple[str | None, Any]:
+def _release_at(data: Any, settings: Settings, scratch: Any) -> tuple[str | None, Any]:
     """Where the rows of a release can be read by each process, and the release."""
-    if settings.engine in ("mpi", "ray") and isinstance(data, str | os.PathLike):
+    is_path, spread = isinstance(data, str | os.PathLike), settings.engine in ("mpi", "ray")
+    if scratch is not None and not is_path:
+        raise ValueError(
+            f"scratch: expected it beside the path of a release, got it beside {type(data).__name__}; "
+            "load_release(path, scratch=...) gives a release that lies there"
+        )
+    if is_path and (spread or scratch is not None):
         from countveil.counts import load_release
 
-        return os.path.realpath(data), load_release(data)
+        return os.path.realpath(data) if spread else None, load_release(data, scratch=scratch)
     return None, data
 
 

@@ -158,7 +158,7 @@ def test_a_part_that_a_rank_cannot_read_ends_the_job_and_is_named(release, tmp_p
         "from countveil.inference.engines.mpi import is_follower\n"
         "from countveil.inference.engines.sharded import shard\n"
         "if is_follower():\n"
-        "    shard.read_rows = lambda path, start, stop: 1 / 0\n"
+        "    shard.read_rows = lambda *_: 1 / 0\n"
         "cv.fit(cv.TopicModel(3), sys.argv[1], sweeps=10, seed=7, threads=1, engine='mpi', progress=False)\n"
     )
     with job(2, sys.executable, "-c", script, release) as running:

@@ -86,6 +86,11 @@ def _common_options(parser: Any) -> None:
         help="of the draws: all (default); columns, and of rows running means; summaries, running means alone",
     )
     add_engine(parser)
+    add(
+        "--scratch",
+        metavar="FOLDER",
+        help="for a release that is larger than memory: a folder on a disk with room, where it is unpacked",
+    )
     add("--quiet", action="store_true", help="print nothing but errors")
     plain = parser.add_argument_group("plain counts (ordinary, non-private factorization)")
     add = plain.add_argument
@@ -153,7 +158,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.model == "topics" and len(data.shape) != 2:
             raise ValueError(f"counts: expected a matrix for topics, got {len(data.shape)} axes")
     else:
-        data = arguments.release if arguments.engine in ("mpi", "ray") else load_release(arguments.release)
+        by_path = arguments.engine in ("mpi", "ray") or arguments.scratch is not None
+        data = arguments.release if by_path else load_release(arguments.release)
     with interruption_is_told(arguments.output, arguments.quiet):
         posterior = fit(
             model,
@@ -172,6 +178,7 @@ def run(arguments: argparse.Namespace) -> int:
             until=until_of(arguments),
             max_seconds=arguments.max_seconds,
             keep=arguments.keep,
+            scratch=arguments.scratch,
         )
     return report(posterior, arguments, MODELS[arguments.model])
 

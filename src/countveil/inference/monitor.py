@@ -81,8 +81,9 @@ class _Sample:
         if view.method == "naive":
             data = getattr(view.data, "released", None) or observe(view.data)  # a shard has looked already
         cells = everyone.number(data.n_rows) * data.width
-        chosen = np.arange(cells)
-        if cells > SAMPLE:
+        if cells <= SAMPLE:
+            chosen = np.arange(cells)
+        else:  # without a list of all cells
             chosen = np.sort(np.random.default_rng(0).choice(cells, SAMPLE, replace=False, shuffle=False))
         rows, columns = np.divmod(chosen, data.width)
         rows -= everyone.first_row

@@ -17,6 +17,7 @@ import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.clamp import RhoLevels
+from countveil.counts.files.scratch import is_mapped
 from countveil.counts.layout import Cells, Contents, NonPositive, Places, row_indices
 from countveil.counts.plain_counts import PlainCounts, read_counts
 from countveil.inference.carry import Carry
@@ -68,11 +69,17 @@ class Problem:
     alpha: UnknownAlpha | None = None
     robust: float | None = None
     source: str | None = None  # the release on disk, if its rows can be read there once more
+    scratch: str | None = None  # where those who read them unpack them, if not in memory
 
     @property
     def is_factorization(self) -> bool:
         """Whether the model is updated from sums of tokens; if not, from counts."""
         return isinstance(self.model, EinsumModel | SharedFactors)
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether data lie in scratch files, because they are larger than memory."""
+        return any(is_mapped(view.observed.columns) for view in self.views.values())
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

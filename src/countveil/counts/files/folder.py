@@ -327,7 +327,8 @@ def opened(files: list[Path]) -> Iterator[pq.ParquetFile]:
             size = data_size(source.fileno())
             if check_pages(source, LARGEST_GROUP) > AT_LEAST + PER_BYTE * size:
                 raise ReleaseFileError(f"expected fewer bytes of cells in a file of {size:,}")
-            with pq.ParquetFile(source, page_checksum_verification=True) as file:
+            # Arrow would read far ahead, most of a file at once.
+            with pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False) as file:
                 yield file
 
 

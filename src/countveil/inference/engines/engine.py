@@ -68,11 +68,19 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
     """The settings with an engine in place of ``auto``: draws depend on it, so a run must say which it was.
 
     Runs whose engine is still "auto" were made on the CPU, before there was a choice. Better starts look at all
-    rows together: where rows are spread, chains start plainly, and draw what one machine draws with
+    rows together: where rows are spread, or lie on disk, chains start plainly, and draw what one machine draws with
     ``start="plain"``.
     """
     if spreads(problem, settings.engine):
         return replace(settings, start="plain")
+    if problem.is_on_disk:
+        if settings.engine not in ("auto", "cpu"):
+            others = "of a model whose rows it spreads" if settings.engine in ("mpi", "ray") else "in memory"
+            raise ValueError(
+                f"engine: expected 'cpu' for a release in scratch files, or one {others}, got "
+                f"{settings.engine!r}"
+            )
+        return replace(settings, start="plain", engine="cpu")
     if settings.engine != "auto":
         return settings
     # Not imported where there is no CuPy: that takes a second, and most people have none.

@@ -41,7 +41,9 @@ def open_problem(problem: Problem, settings: Settings) -> RaySampler:
     # Held by the cluster, so that an actor that is made anew finds its rows there.
     if spreads_rows(problem):
         model = check_served(problem)
-        references = [ray.put(shard_of(problem, settings, rank, shards)) for rank in range(shards)]
+        references = [
+            ray.put(shard_of(problem, settings, rank, shards, apart=True)) for rank in range(shards)
+        ]
         front = lambda crew: ShardedSampler(crew, model, n_rows)  # noqa: E731
     else:
         references = [ray.put(WholeProblem(problem, settings))] * shards

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ class RowsOnDisk(NamedTuple):
     path: str
     start: int
     stop: int
+    scratch: Path | None = None  # where they are unpacked, if not in memory
 
 
 class Shard(NamedTuple):
@@ -92,13 +94,17 @@ class ShardSampler(CpuSampler):
         return getattr(self.communicator, "bytes_sent", 0), peak
 
 
-def shard_of(problem: Problem, settings: Settings, rank: int, size: int) -> Shard:
-    """What the shard of a rank needs; rows of a release that lies where all can read it are not sent."""
+def shard_of(problem: Problem, settings: Settings, rank: int, size: int, apart: bool = False) -> Shard:
+    """What the shard of a rank needs; rows of a release that lies where all can read it are not sent.
+
+    ``apart``: the first shard is elsewhere, too.
+    """
     model, given = check_served(problem), problem.views[""].data
     start, stop = rows_of_shard(given.shape[0], rank, size)
     part: Counts | RowsOnDisk
-    if rank and problem.source is not None:
-        part = RowsOnDisk(problem.source, start, stop)
+    if (rank or apart) and problem.source is not None:
+        scratch = None if problem.scratch is None else Path(problem.scratch)
+        part = RowsOnDisk(problem.source, start, stop, scratch)
     else:
         part = row_part(given, start, stop)
     return Shard(

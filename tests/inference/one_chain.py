@@ -125,6 +125,8 @@ def sweep(sampler, state, key, workers=IN_PLACE, extra=None):
 class Splits(Workers):
     """Rows in parts, in some order, by two workers in turn: draws must not depend on it."""
 
+    SMALL_WORK = 0  # nothing is too little for two
+
     def __init__(self, size, order=1):
         """Parts of ``size`` rows; ``order`` -1 takes the last first."""
         super().__init__(1)

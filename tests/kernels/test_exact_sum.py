@@ -37,6 +37,8 @@ def test_sums_are_exact_to_the_last_digits(name):
 class Cut(Workers):
     """Rows cut into parts of some size, taken in some order by two workers in turn."""
 
+    SMALL_WORK = 0  # nothing is too little for two
+
     def __init__(self, size, order=1):
         super().__init__(1)
         self.threads, self._size, self._order = 2, size, order

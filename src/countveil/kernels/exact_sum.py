@@ -31,7 +31,7 @@ def exact_sums(terms: np.ndarray, workers: Workers, weights: np.ndarray = UNWEIG
     >>> exact_sums(np.array([[0.1, 1e9], [0.2, 1e-9], [0.3, 0.0]]), Workers(1))
     array([6.e-01, 1.e+09])
     """
-    if not workers.has_others and (workers.threads == 1 or len(terms) <= workers.SMALL):
+    if workers.alone(2 * terms.size):
         return _exact_sums(terms, weights)  # a single call: there are many such sums
     scale = scales_of(terms, workers, weights)
     parts = np.zeros((workers.threads, 2, terms.shape[1]), dtype=np.int64)

@@ -20,6 +20,9 @@ class Workers:
 
     #: Rows below which handing work to another thread costs more than it saves.
     SMALL = 64
+    #: The same in nanoseconds of work, where a caller knows about how many a row takes: waking a thread, and one
+    #: call for each of its blocks, take as long.
+    SMALL_WORK = 2**17
     #: Whether there are rows elsewhere (``shards``): what is known of all rows must then be asked for.
     has_others = False
     #: The number of the first row here among all rows.
@@ -62,6 +65,14 @@ class Workers:
     def number(self, n: int) -> int:
         """So many here are how many among all rows?"""
         return int(self.total(np.array([n], dtype=np.int64))[0]) if self.has_others else n
+
+    def alone(self, work: int) -> bool:
+        """Whether this much work (see ``SMALL_WORK``) is best done here by one call: nobody else has rows."""
+        return not self.has_others and (self.threads == 1 or work <= self.SMALL_WORK)
+
+    def few(self, work: int) -> int:
+        """Rows that are not worth another thread, each of this much work."""
+        return self.SMALL_WORK // work
 
     def run(self, n_rows: int, function: Callable[[int, int], object], small: int = SMALL) -> None:
         """Call ``function(start, stop)`` over blocks that cover ``range(n_rows)``."""

@@ -76,7 +76,9 @@ class Exposure(NamedTuple):
         if self.is_whole:
             return exact_sums(row_factor, workers)[None]
         n, n_components = row_factor.shape
-        alone = not workers.has_others and (workers.threads == 1 or n <= workers.SMALL)
+        alone = workers.alone(
+            n_components * (4 * n + 2 * n_columns + 2 * len(self.columns) + 2 * len(self.kept_rows))
+        )
         cells = _Listed(self.starts, self.columns, self.lists_observed)
         alpha = UNWEIGHTED if self.alpha is None else self.alpha
         weights = UNWEIGHTED if self.alpha is None else 1.0 - self.alpha

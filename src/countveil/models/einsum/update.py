@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # Entries that are drawn together, in whole rows.
 _CHUNK = 1024
+# A gamma draw takes about as many.
+_NANOSECONDS = 30
 
 
 class Statistics(NamedTuple):
@@ -101,11 +103,12 @@ def draw_factors(
         drawn = draw_factor(key, first_row, rates, tokens, exposure, workers)
         held[name] = mirrored(drawn) if prior.symmetric else drawn
         if name in inferred and inferred[name].level:
-            one_each = np.triu(np.ones(tokens.shape)) if prior.symmetric else 1
-            met = held[name] * exposure * one_each
+            met = held[name] * exposure
+            if prior.symmetric:
+                met, tokens = np.triu(met), np.triu(tokens)
             rate = float(exact_sums(met.reshape(-1, 1), everyone)[0])
-            number, n_tokens = factors.index(name), everyone.number(int((tokens * one_each).sum()))
-            move_level(name, inferred[name], held, n_tokens, rate, key, number)
+            n_tokens = everyone.number(int(tokens.sum()))
+            move_level(name, inferred[name], held, n_tokens, rate, key, factors.index(name))
 
 
 def draw_factor(
@@ -128,6 +131,7 @@ def draw_factor(
     workers.run(
         len(out),
         lambda start, stop: _draw_rows(key, first_row, start, stop, prior, flat, exposed, out),
+        small=workers.few(_NANOSECONDS * max(out.shape[1], 1)),
     )
     return out.reshape(tokens.shape)
 

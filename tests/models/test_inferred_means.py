@@ -12,7 +12,7 @@ from countveil.models import CommunityModel, Factorization, SharedFactors, Tenso
 from countveil.models.einsum.prior import (
     Inferred,
     Law,
-    _draw_inverse_means,
+    _draw_means,
     inferred_means,
     new_scales,
     prior_rates,
@@ -126,10 +126,10 @@ def test_scales_given_the_factor():
 
 def test_means_given_the_factor():
     out = np.empty(50_000)
-    _draw_inverse_means(SweepKey(np.uint64(SEED + 4), 0, 1), 0, 4.4, 1.4, np.full(len(out), 5.0), out)
+    _draw_means(SweepKey(np.uint64(SEED + 4), 0, 1), 0, 4.4, 1.4, np.full(len(out), 5.0), out)
     law = stats.gamma(4.4, scale=1 / (1.4 + 5.0))
-    assert fits(continuous_pvalue(out, law.cdf))
-    assert rejects(continuous_pvalue(1.1 * out, law.cdf))
+    assert fits(continuous_pvalue(1 / out, law.cdf))
+    assert rejects(continuous_pvalue(1.1 / out, law.cdf))
 
 
 def test_what_a_fixed_prior_expects():

@@ -21,6 +21,8 @@ _SPEC = read_spec("ic,cd,jd->ij", ["theta", "pi", "theta"])
 #: Where it is inferred how active actors are: what one receives need not be in proportion to what it sends.
 _WITH_RECEIVING = read_spec("ic,cd,jd,j->ij", ["theta", "pi", "theta", "receiving"])
 
+_NO_MEANS = np.zeros(0)
+
 
 @dataclass(frozen=True)
 class CommunityModel(EinsumModel):
@@ -91,12 +93,9 @@ class CommunityModel(EinsumModel):
         return drawn * (0.1 + np.eye(len(drawn))) if name == "pi" else drawn
 
     def _trade_scales(self, held: dict[str, np.ndarray], key: SweepKey, workers: Workers) -> None:
-        theta_rate, pi_rate = (
-            float(prior_rates(name, self._prior(name), self._inferred.get(name), held).of_rows[0])
-            for name in ("theta", "pi")
-        )
-        means = held.get("theta_mean", np.zeros(0))
-        mean_shape = prior_module.HYPER.mean_shape
+        pi_rate = float(prior_rates("pi", self._prior("pi"), self._inferred.get("pi"), held).of_rows[0])
+        theta_rate = 0.0 if self.rate is None else self.rate  # no part of it where means are inferred
+        means, mean_shape = held.get("theta_mean", _NO_MEANS), prior_module.HYPER.mean_shape
         trade_in_blocks(
             key, self.shape, theta_rate, pi_rate, not self.directed, held["theta"], held["pi"], means, mean_shape
         )  # fmt: skip

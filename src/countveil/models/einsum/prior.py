@@ -43,11 +43,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countveil.kernels import steps
+from countveil.kernels.elementary import log_of
 from countveil.kernels.exact_sum import exact_sums, signed_sum
 from countveil.kernels.gamma import SMALLEST, gamma
 from countveil.kernels.law_shape import draw_law_shape
 from countveil.kernels.philox import SweepKey, open_stream
-from countveil.runtime.compiled import compiled
+from countveil.runtime.compiled import compiled, inlined
 from countveil.runtime.workers import Workers
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ HYPER = Hyper()
 ONE_GROUP = np.zeros(1, dtype=np.int64)
 # Scales stay within what single precision holds: kept draws are stored in it.
 _SMALLEST, _LARGEST = 1e-30, 1e30
+# The draws of a row's scale take about as many, beside a sum over its entries.
+_NANOSECONDS = 100
 
 
 class Prior(NamedTuple):
@@ -179,9 +182,9 @@ def prior_rates(
     level = float(held[f"{name}_level"]) if inferred.level else 1.0
     if inferred.is_scale:
         shape = float(held[f"{name}_shape"])
-        return PriorRates(shape, np.full(1, shape / level), np.ones(n_components))
-    components = 1.0 / held[f"{name}_mean"].reshape(-1) if inferred.means else np.ones(n_components)
-    rows = inferred.shape / held[f"{name}_scale"] if inferred.scales else np.full(1, inferred.shape / level)
+        return PriorRates(shape, np.array([shape / level]), _ones(n_components))
+    components = 1.0 / held[f"{name}_mean"].reshape(-1) if inferred.means else _ones(n_components)
+    rows = inferred.shape / held[f"{name}_scale"] if inferred.scales else np.array([inferred.shape / level])
     return PriorRates(inferred.shape, rows, components, _group_of(inferred))
 
 
@@ -191,7 +194,12 @@ def _group_of(inferred: Inferred) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _fixed_rates(shape: float, rate: float, n_components: int) -> PriorRates:
-    return PriorRates(shape, np.full(1, rate), np.ones(n_components))
+    return PriorRates(shape, np.full(1, rate), _ones(n_components))
+
+
+@lru_cache(maxsize=256)
+def _ones(n: int) -> np.ndarray:
+    return np.ones(n)  # that nobody writes to
 
 
 def start_means(
@@ -206,13 +214,14 @@ def start_means(
         overall = float(exact_sums(of_rows[:, None], everyone)[0]) / everyone.number(len(factor))
         level = overall if one.level and not one.means else 1.0
         if one.scales:
-            found[f"{name}_scale"] = _within(of_rows * (level / overall))
+            found[f"{name}_scale"] = np.clip(of_rows * (level / overall), _SMALLEST, _LARGEST)
             found |= {f"{name}_scale_{tail}": np.ones(()) for tail in ("upper", "lower")}
         if one.is_scale:
             found[f"{name}_shape"] = np.ones(())
         if one.means:
             groups = () if one.groups is None else (len(one.groups.labels),)
-            found[f"{name}_mean"] = _within(np.full((*groups, *held[name].shape[1:]), overall))
+            mean = min(max(overall, _SMALLEST), _LARGEST)
+            found[f"{name}_mean"] = np.full((*groups, *held[name].shape[1:]), mean)
         if one.level:
             found[f"{name}_level"] = np.asarray(level)
     return found
@@ -243,18 +252,17 @@ def draw_means(
             _draw_scales_and_law(name, one, number, held, key, everyone)
         elif one.is_scale:
             level = float(held[f"{name}_level"]) if one.level else 1.0
-            fit = _sums_of_law(factor.reshape(-1), 1.0 / level, everyone)
-            shape = _draw_shape(key, 4 * number, float(held[f"{name}_shape"]), *fit, HYPER)
+            n, sums = _sums_of_law(_terms_of_law(factor.reshape(-1), 1.0 / level), everyone)
+            shape = _draw_shape(key, 4 * number, float(held[f"{name}_shape"]), n, sums, 0, HYPER)
             held[f"{name}_shape"] = np.asarray(shape)
             if one.level:
-                new = _draw_level(
-                    key, 4 * number + 2, 1.0 / level, shape * fit[0], shape * fit[2] * level, HYPER
-                )
+                rate = shape * float(sums[2]) * level
+                new = _draw_level(key, 4 * number + 2, 1.0 / level, shape * n, rate, HYPER)
                 held[f"{name}_level"] = np.asarray(1.0 / new)
         elif one.level:  # a core: its entries themselves have the level for their mean
             level = float(held[f"{name}_level"])
             entries = factor[np.triu_indices(len(factor))] if symmetric(name) else factor.reshape(-1)
-            n, _, total = _sums_of_law(entries, 1.0, everyone)
+            n, total = everyone.number(len(entries)), float(exact_sums(entries[:, None], everyone)[0])
             new = _draw_level(key, 4 * number + 2, 1.0 / level, one.shape * n, one.shape * total, HYPER)
             held[f"{name}_level"] = np.asarray(1.0 / new)
 
@@ -267,12 +275,12 @@ def _draw_means_of_components(
     parts = [(factor, each)]
     if one.groups is not None:
         parts = [(factor[rows], each[rows]) for rows in one.groups.members]
-    inverse, e = np.empty((len(parts), factor.shape[1])), HYPER.mean_shape
+    drawn, e = np.empty((len(parts), factor.shape[1])), HYPER.mean_shape
     for g, (part, weights) in enumerate(parts):
         first_row = number * ROWS_PER_FACTOR + g * factor.shape[1]
         shape, rate = e + one.shape * workers.number(len(part)), e * one.usual_mean
-        _draw_inverse_means(key, first_row, shape, rate, exact_sums(part, workers, weights), inverse[g])
-    held[f"{name}_mean"] = _within(1.0 / inverse).reshape(means.shape)
+        _draw_means(key, first_row, shape, rate, exact_sums(part, workers, weights), drawn[g])
+    held[f"{name}_mean"] = drawn.reshape(means.shape)
 
 
 def _draw_scales_and_law(
@@ -286,16 +294,11 @@ def _draw_scales_and_law(
         key, first_row, one.shape, law, components, factor, old, workers, _group_of(one)
     )  # fmt: skip
     held[f"{name}_scale"] = scales
-    fit = _sums_of_law(lower / scales, law.level, workers)
-    upper = _draw_shape(key, 4 * number, law.upper, *fit, HYPER)
-    held[f"{name}_scale_upper"] = np.asarray(upper)
-    low = _draw_shape(key, 4 * number + 1, law.lower, *_sums_of_law(lower, 1.0, workers), HYPER)
-    held[f"{name}_scale_lower"] = np.asarray(low)
+    n, sums = _sums_of_law(_terms_of_scales(scales, lower, law.level), workers)
+    new = _draw_law(key, 4 * number, law, one.level, n, sums, HYPER)
+    held[f"{name}_scale_upper"], held[f"{name}_scale_lower"] = np.asarray(new[0]), np.asarray(new[1])
     if one.level:
-        rate = upper * fit[2] / law.level
-        held[f"{name}_level"] = np.asarray(
-            _draw_level(key, 4 * number + 2, law.level, upper * fit[0], rate, HYPER)
-        )
+        held[f"{name}_level"] = np.asarray(new[2])
 
 
 def move_level(
@@ -336,15 +339,15 @@ def new_scales(
     ``components`` are shape / mean, one for all or one each, group after group.
     """
     out, lower = np.empty(len(factor)), np.empty(len(factor))
-    each = np.full(factor.shape[1:], components[0]) if len(components) == 1 else components
     more = shape * factor.shape[1]
     workers.run(
         len(out),
         lambda start, stop: _draw_scales(
-            key, first_row, start, stop, law, more, each, group_of, factor, scales, lower, out
+            key, first_row, start, stop, law, more, components, group_of, factor, scales, lower, out
         ),
+        small=workers.few(_NANOSECONDS + factor.shape[1]),
     )
-    return _within(out), lower
+    return out, lower
 
 
 def log_prior_of_means(
@@ -370,25 +373,35 @@ def log_prior_of_means(
     return total
 
 
-def _within(scales: np.ndarray) -> np.ndarray:
-    return np.clip(scales, _SMALLEST, _LARGEST)
-
-
-def _sums_of_law(values: np.ndarray, level: float, workers: Workers) -> tuple[int, float, float]:
-    """Number, sum of logarithms, sum of the values times the level; in any order of the values."""
-    scaled = values * level
-    terms = _terms_of_law(np.log(np.maximum(scaled, SMALLEST)), scaled)
-    up, down, total = exact_sums(terms, workers)
-    return workers.number(len(values)), float(up - down), float(total)
+def _sums_of_law(terms: np.ndarray, workers: Workers) -> tuple[int, np.ndarray]:
+    """Number of draws from a law, and the sums of what it is seen by; in any order of the draws."""
+    return workers.number(len(terms)), exact_sums(terms, workers)
 
 
 @compiled
-def _terms_of_law(logs, scaled):  # type: ignore[no-untyped-def]
-    """Sums are made of what is not negative: logarithms above and below 0 apart."""
-    terms = np.empty((len(logs), 3))
-    for i in range(len(logs)):
-        terms[i, 0], terms[i, 1], terms[i, 2] = max(logs[i], 0.0), max(-logs[i], 0.0), scaled[i]
+def _terms_of_law(values, level):  # type: ignore[no-untyped-def]
+    """By what the law of draws of mean 1, here the values times the level, is seen: three terms of each."""
+    terms = np.empty((len(values), 3))
+    for i in range(len(values)):
+        _put_terms(values[i] * level, terms, i, 0)
     return terms
+
+
+@compiled
+def _terms_of_scales(scales, lower, level):  # type: ignore[no-untyped-def]
+    """The same of both laws of scales: that of h_i = g_i m / u_i, and that of g_i."""
+    terms = np.empty((len(scales), 6))
+    for i in range(len(scales)):
+        _put_terms(lower[i] / scales[i] * level, terms, i, 0)
+        _put_terms(lower[i], terms, i, 3)
+    return terms
+
+
+@inlined
+def _put_terms(x, terms, i, at):  # type: ignore[no-untyped-def]
+    """Sums are made of what is not negative: logarithms above and below 0 apart."""
+    log_x = log_of(max(x, SMALLEST))
+    terms[i, at], terms[i, at + 1], terms[i, at + 2] = max(log_x, 0.0), max(-log_x, 0.0), x
 
 
 @compiled
@@ -397,15 +410,16 @@ def _draw_scales(  # type: ignore[no-untyped-def]
 ):
     """lower[i] = g_i given the old scale; out[i] = u_i given g_i and the factor."""
     s, t, m = law
+    each = len(components) > 1
     for i in range(start, stop):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_SCALES, first_row + i)
         lower[i], stream = gamma(stream, t + s, t + s * m / scales[i])
         total = s * m * lower[i]
         mine = (group_of[i] if len(group_of) > 1 else group_of[0]) * factor.shape[1]
         for k in range(factor.shape[1]):
-            total += components[mine + k] * factor[i, k]
+            total += (components[mine + k] if each else components[0]) * factor[i, k]
         x, stream = gamma(stream, s + more, total)
-        out[i] = 1.0 / x
+        out[i] = _within(1.0 / x)
 
 
 @compiled
@@ -419,19 +433,38 @@ def _log_densities_of_scales(scales, law, out):  # type: ignore[no-untyped-def]
         out[i] = one + constant
 
 
+@inlined
+def _within(scale):  # type: ignore[no-untyped-def]
+    return min(max(scale, _SMALLEST), _LARGEST)
+
+
 @compiled
-def _draw_inverse_means(key, first_row, shape, rate, sums, out):  # type: ignore[no-untyped-def]
+def _draw_means(key, first_row, shape, rate, sums, out):  # type: ignore[no-untyped-def]
+    """1 / out[k] ~ Gamma(shape, rate + sums[k])."""
     for k in range(len(out)):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_MEANS, first_row + k)
-        out[k], stream = gamma(stream, shape, rate + sums[k])
+        inverse, stream = gamma(stream, shape, rate + sums[k])
+        out[k] = _within(1.0 / inverse)
 
 
 @compiled
-def _draw_shape(key, row, shape, n, sum_of_logs, total, hyper):  # type: ignore[no-untyped-def]
+def _draw_shape(key, row, shape, n, sums, at, hyper):  # type: ignore[no-untyped-def]
+    """A step of the shape of a law that is seen by the sums from ``at`` on."""
     stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_LAWS, row)
-    mean, sd = hyper.log_shape, hyper.log_shape_sd
-    drawn, stream = draw_law_shape(stream, shape, n, sum_of_logs, total, mean, sd)
+    sum_of_logs, mean, sd = sums[at] - sums[at + 1], hyper.log_shape, hyper.log_shape_sd
+    drawn, stream = draw_law_shape(stream, shape, n, sum_of_logs, sums[at + 2], mean, sd)
     return drawn
+
+
+@compiled
+def _draw_law(key, row, law, has_level, n, sums, hyper):  # type: ignore[no-untyped-def]
+    """The law of scales, given the sums of ``_terms_of_scales``."""
+    upper = _draw_shape(key, row, law.upper, n, sums, 0, hyper)
+    lower = _draw_shape(key, row + 1, law.lower, n, sums, 3, hyper)
+    level = law.level
+    if has_level:
+        level = _draw_level(key, row + 2, law.level, upper * n, upper * sums[2] / law.level, hyper)
+    return upper, lower, level
 
 
 @compiled
@@ -448,4 +481,4 @@ def _draw_level(key, row, level, shape, rate, hyper):  # type: ignore[no-untyped
     stream = open_stream(key.seed, key.chain, key.sweep, steps.PRIOR_LAWS, row)
     d, stream = gamma(stream, 2.0 * hyper.level, 1.0 + level)
     drawn, stream = gamma(stream, hyper.level + shape, d + rate)
-    return min(max(drawn, _SMALLEST), _LARGEST)
+    return _within(drawn)

@@ -256,11 +256,14 @@ class Posterior(KeptDraws):
         return aligned_tree(self)
 
     def scales(self, axis: int | str = 0, *, interval: float = 0.9) -> xr.Dataset:
-        """How much every place of an axis has, relative to a typical one, with intervals.
+        """How much the prior expects of every place of an axis, relative to a typical one, with intervals.
 
-        The activity of rows, the frequency of words; of a network what actors send (axis 0) and what they receive
-        (axis 1). Where the model's ``rate`` is None these scales are inferred, with the law by which they vary.
-        ``axis`` is a name or a number.
+        Of rows, of words; of a network for sending (axis 0) and for receiving (axis 1). Where the model's ``rate``
+        is None these scales are inferred, with the law by which they vary. ``axis`` is a name or a number.
+
+        They order places by how much they have, but are parameters of the prior: an interval is one of the
+        parameter, and not of how active a row or how frequent a word is. For that take total rates
+        (``iter_rate_draws``, docs/priors.md).
 
         Examples
         --------

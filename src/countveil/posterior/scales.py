@@ -1,6 +1,7 @@
 """How much there is: of every place of an axis, and in all.
 
-**Scales**: those that a prior with inferred means has found.
+**Scales**: those that a prior with inferred means has found. They are its parameters, what it expects of an entry
+at a place, and their intervals are not intervals of how much the place has.
 
 Only their proportions mean something: factors trade their scales. So every draw is divided by its geometric mean,
 and a scale of 2 is twice that of a typical place. A place may have several: what an actor receives goes with its

@@ -19,7 +19,7 @@ from countveil.kernels.elementary import exp_of, log_of
 from countveil.kernels.exact_sum import split
 from countveil.kernels.gamma import gamma, log_gamma, small_gamma_at
 from countveil.kernels.law_shape import draw_law_shape, log_density_of_shape
-from countveil.kernels.log_scale import draw_log_scale
+from countveil.kernels.log_scale import draw_log_scale, log_scale_mode_by_root
 from countveil.kernels.noise.bessel import bessel, bessel_mode, draw_count_by_bessel
 from countveil.kernels.noise.geometric import (
     count_mode,
@@ -97,6 +97,7 @@ SAMPLERS = {
 }
 # Deterministic functions of scalars.
 FUNCTIONS = {
+    "log_scale_mode_by_root": (log_scale_mode_by_root, [(0.0, 1.0, 1.0, 0.5), (-500.0, 3e3, 5e3, 1.0)]),
     "log_poisson": (log_poisson, [(0, 2.0), (3, 2.0), (10**6, 1e6)]),
     "log_factorial_ratio": (log_factorial_ratio, [(0, 4), (9, 2), (10**6, 10**6 - 7)]),
     "bessel_mode": (bessel_mode, [(0, 288.0), (7, 100.0)]),

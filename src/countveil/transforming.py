@@ -274,7 +274,7 @@ def _task(
         )
     if not isinstance(posterior, Posterior):
         raise TypeError(f"posterior: expected a Posterior, got {type(posterior).__name__}")
-    warn_of_modes(posterior, "transform")
+    warn_of_modes(posterior, "transform", stacklevel=4)
     known = known_columns(posterior)
     views = [NewRows(_read("data", data, posterior, labels), known.phi)]
     if received is not None:

@@ -58,9 +58,10 @@ def convergence(table: pd.DataFrame, modes: Modes, chains: int, agree: str = "Th
             lines.append(f"{facts} {agree}")
         elif worst > _DISAGREE:
             lines.append(
-                f"{facts} {advised} The chains disagree. If each of them is level (plot the traces), they are in "
-                "different solutions, and more sweeps may not help (docs/diagnostics.md); if they still drift, "
-                "more sweeps do."
+                f"{facts} {advised} The chains disagree. Plot the traces: chains level and apart are in different "
+                "solutions, and more sweeps may not help; if they still drift, more sweeps do; if they lie over "
+                "each other, single rates move slowly or differ by solution, and more sweeps tell "
+                "(docs/diagnostics.md)."
             )
         else:
             lines.append(f"{facts} {advised} More sweeps bring them nearer.")

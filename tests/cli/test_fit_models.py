@@ -135,3 +135,8 @@ def test_every_model_has_an_entry_whose_options_are_its_parameters():
         parameters = set(inspect.signature(getattr(models, command.model)).parameters)
         assert {"shape", "rate", *(option.parameter for option in command.options)} <= parameters
         assert (command.findings is None) == (command.shown is None)
+
+
+def test_a_rate_is_a_number_or_inferred(capsys):
+    assert main(["fit", "communities", "network.parquet", "--rate", "none", "-o", "run.zarr"]) == 2
+    assert "--rate: expected a number or 'inferred', got 'none'" in capsys.readouterr().err

@@ -239,7 +239,10 @@ def _is_release(path: str) -> bool:
 
 def _rate(text: str) -> float | None:
     """A number, or None where it is inferred."""
-    return None if text == "inferred" else float(text)
+    try:
+        return None if text == "inferred" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or 'inferred', got {text!r}") from None
 
 
 def report(posterior: Posterior, arguments: argparse.Namespace, command: FitCommand | None) -> int:

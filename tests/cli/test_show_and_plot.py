@@ -161,13 +161,36 @@ def test_plot_writes_a_picture_that_is_whole(runs, tmp_path, capsys):
     assert main(["plot", str(runs / "topics"), "topics", "-o", str(target)]) == 0
     told = capsys.readouterr()
     assert told.out == f"Wrote {target}.\n"
-    assert told.err == "Some characters are not in the font and are drawn as boxes.\n"
+    # The noise has no seed: that chains are in different modes may be said, too.
+    assert "Some characters are not in the font and are drawn as boxes.\n" in told.err
     assert target.read_text().startswith("<?xml")
     assert [path.name for path in tmp_path.iterdir()] == ["topics.svg"]
     assert (
         main(["plot", str(runs / "shared"), "memberships", "--view", "words", "-o", str(tmp_path / "a.png")])
         == 0
     )
+
+
+def test_selected_chains_are_told_wherever_they_are_shown(runs, tmp_path, capsys):
+    run, target = tmp_path / "one", tmp_path / "traces.png"
+    cv.load_posterior(runs / "topics").chains([1]).save(run)
+    told = "Selected: 1 of 2 chains (1).\n"
+    assert told in shown(capsys, run)
+    assert json.loads(shown(capsys, run, "--json"))["selected"] == told.strip()
+    assert "Selected" not in shown(capsys, runs / "topics")
+    assert main(["plot", str(run), "traces", "-o", str(target)]) == 0
+    assert told in capsys.readouterr().err
+
+
+def test_pictures_of_chains_in_different_modes_say_so(tmp_path, capsys):
+    release = cv.simulate_release(np.kron(np.eye(2, dtype=int), np.full((3, 2), 7)), epsilon=2, seed=1)
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=60, thin=1, seed=1, progress=False)
+    stats = posterior.tree["sample_stats"]
+    far_below = stats["sampled_log_likelihood"] - 500.0 * (stats["chain"] == 1)
+    posterior.tree["sample_stats"] = stats.to_dataset().assign(sampled_log_likelihood=far_below)
+    posterior.save(tmp_path / "run")
+    assert main(["plot", str(tmp_path / "run"), "memberships", "-o", str(tmp_path / "shares.png")]) == 0
+    assert "chain 1 is 500 below chain 0" in capsys.readouterr().err
 
 
 BAD = [

@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--dpi: expected a number from 10 to 1200, got {arguments.dpi}")
     from countveil.counts.shown_text import visible
     from countveil.posterior import load_posterior
+    from countveil.posterior.modes import posterior_modes
+    from countveil.posterior.select import selection_of
     from countveil.report.canvas import picture_path, save_picture
     from countveil.report.pictures import function_of, kinds_of
 
@@ -68,6 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
             save_picture(ax, arguments.output, dpi=arguments.dpi)
     if any("missing from" in str(one.message) for one in caught):
         print("Some characters are not in the font and are drawn as boxes.", file=sys.stderr)
+    for line in (selection_of(posterior.tree), str(posterior_modes(posterior))):
+        if line:  # what whoever looks at the picture must know
+            print(line, file=sys.stderr)
     print(f"Wrote {visible(arguments.output)}.")
     return 0
 

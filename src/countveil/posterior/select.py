@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def with_chains(tree: xr.DataTree, numbers: list[int]) -> xr.DataTree:
         groups[node.path] = dataset.sel(chain=numbers) if has_chains else dataset
     chosen = xr.DataTree.from_dict(groups)
     known = tree["posterior"].sizes["chain"]
-    before = _found(tree)
+    before = _found(tree.attrs)
     if before or len(numbers) < known:
         chosen.attrs[SELECTED] = json.dumps({"chains": numbers, "of": before[1] if before else known})
     return chosen
@@ -43,7 +43,12 @@ def with_chains(tree: xr.DataTree, numbers: list[int]) -> xr.DataTree:
 
 def selection_of(tree: xr.DataTree) -> str:
     """A sentence if chains were selected, else nothing."""
-    found = _found(tree)
+    return selection_in(tree.attrs)
+
+
+def selection_in(attributes: Mapping[Any, Any]) -> str:
+    """The same, by the attributes of a tree or of a run."""
+    found = _found(attributes)
     if found is None:
         return ""
     chains, of = found
@@ -53,7 +58,7 @@ def selection_of(tree: xr.DataTree) -> str:
 def described_sizes(tree: xr.DataTree) -> str:
     """Chains and draws, in the words of a repr."""
     chains, draws = (tree["posterior"].sizes[dim] for dim in ("chain", "draw"))
-    found = _found(tree)
+    found = _found(tree.attrs)
     of = f"{chains} of {found[1]} chains (selected)" if found else f"{chains} chain{'s' * (chains > 1)}"
     return f"{of} x {draws} draw{'s' * (draws > 1)}"
 
@@ -66,9 +71,9 @@ def say_selection(tree: xr.DataTree, dataset: Any) -> Any:
     return dataset
 
 
-def _found(tree: xr.DataTree) -> tuple[list[int], int] | None:
+def _found(attributes: Mapping[Any, Any]) -> tuple[list[int], int] | None:
     """The selected chains, and of how many, as the attribute of a file or of another tree has them."""
-    if SELECTED not in tree.attrs:
+    if SELECTED not in attributes:
         return None
-    found = json.loads(tree.attrs[SELECTED])
+    found = json.loads(attributes[SELECTED])
     return [int(number) for number in found["chains"]], int(found["of"])

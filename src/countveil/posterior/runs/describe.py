@@ -35,6 +35,7 @@ from countveil.posterior.runs.reader import (
 )
 from countveil.posterior.runs.run_files import BEFORE, CHECKPOINT_GROUP, NEWEST, PLACE
 from countveil.posterior.runs.schema import present_name, stored_model
+from countveil.posterior.select import selection_in
 from countveil.posterior.summary import summarize
 from countveil.posterior.verdict import convergence, why_it_ended
 
@@ -54,6 +55,7 @@ class RunDescription:
     settings: Mapping[str, Any]
     complete: bool
     chains: tuple[int, ...]  # their numbers
+    selected: str  # a sentence, if they were selected
     draws: int  # of every chain, so far
     draws_planned: int
     sweep: int | None  # of the last checkpoint; None if there is none
@@ -91,6 +93,7 @@ class RunDescription:
             lines.append("Guarantee: none is known")
         lines += [
             f"Chains: {chains} (number {', '.join(map(str, self.chains))}), {of_each} each",
+            *([self.selected] if self.selected else []),
             f"Settings: {settings['sweeps']:,} sweeps, burn-in {settings['burn_in']:,}, thin {settings['thin']:,}, "
             f"seed {settings['seed']}, method {visible(settings['method'])}, {settings['seconds']:,.0f} s",
             f"Size: {_size(sum(self.bytes.values()))} ({parts})",
@@ -176,6 +179,7 @@ def _described(
         settings=settings,
         complete=complete,
         chains=tuple(places),
+        selected=selection_in(attributes),
         draws=draws,
         draws_planned=planned,
         sweep=checkpoints[0]["sweep"] if checkpoints else None,

@@ -7,7 +7,7 @@ import pytest
 
 import countveil as cv
 from countveil.counts import ReleaseFileError
-from countveil.counts.files import cells, folder, release, scratch
+from countveil.counts.files import cells, folder, release, rows, scratch
 from countveil.counts.files.rows import read_rows, shape_of
 from countveil.counts.files.scratch import is_mapped
 from countveil.counts.private_counts import PrivateCounts
@@ -102,7 +102,7 @@ def test_parts_of_plain_and_combined_counts():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_release_on_scratch_files_is_the_same(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "CELLS_PER_READ", 20)
+    monkeypatch.setattr(rows, "CELLS_PER_READ", 20)
     path, whole = tmp_path / "release.parquet", cv.PrivateCounts(NOISY, labels=LABELS, **KINDS[kind])
     whole.save(path)
     mapped, loaded = cv.load_release(path, scratch=tmp_path), cv.load_release(path)
@@ -115,7 +115,7 @@ def test_a_release_on_scratch_files_is_the_same(kind, tmp_path, monkeypatch):
 
 
 def test_large_values_and_no_values_on_scratch_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "CELLS_PER_READ", 2)
+    monkeypatch.setattr(rows, "CELLS_PER_READ", 2)
     values = np.array([[1, 2, 65535, 65536, 3], [0, 0, 0, 0, 2**40]])
     for name, kept in (("large", values), ("none", 0 * values)):
         cv.PrivateCounts(kept, rho=1.0).save(tmp_path / name)

@@ -16,7 +16,7 @@ from countveil.counts import PrivateCounts, ReleaseFileError, load_release
 from countveil.counts.bounded import pages
 from countveil.counts.bounded.pages import check_pages
 from countveil.counts.bounded.room import Room
-from countveil.counts.files import folder, header
+from countveil.counts.files import cells, folder, header, rows
 from countveil.counts.files.header import KEY, read_header, sign_header
 from countveil.counts.files.release import read_release
 from countveil.posterior.runs import packed_release
@@ -137,8 +137,28 @@ def forged(path, change, table=NO_CELLS, **how):
 def test_a_shape_alone_does_not_take_gigabytes(change, what, tmp_path):
     path = forged(tmp_path / "r", change)
     assert path.stat().st_size < 4000
-    with pytest.raises(ReleaseFileError, match=f"expected fewer {what} in a release of"):
-        load_release(path)
+    for how in ({}, {"scratch": tmp_path}):
+        with pytest.raises(ReleaseFileError, match=f"expected fewer {what} in a release of"):
+            load_release(path, **how)
+
+
+@pytest.mark.parametrize(
+    "places", [[0, 1, 2, 3, 0, 1, 2, 3], [4, 5, 6, 7, 0, 1, 2, 3]], ids=["twice", "turned"]
+)
+def test_cells_are_in_order_from_one_reading_to_the_next(places, tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "CELLS_PER_READ", 4)
+    monkeypatch.setattr(rows, "CELLS_PER_READ", 4)
+    listed = {"row": np.array(places) // 2, "column": np.array(places) % 2, "value": np.arange(1, 9)}
+    digest = hashlib.sha256(np.stack([places, listed["value"]], axis=1).astype("<i8").tobytes()).hexdigest()
+    change = {"shape": [4, 2], "cells_sha256": digest}
+    path = forged(tmp_path / "r", change, pa.table({k: pa.array(v, pa.int64()) for k, v in listed.items()}))
+    for read, how in (
+        (load_release, {}),
+        (load_release, {"scratch": tmp_path}),
+        (rows.read_rows, {"stop": 2}),
+    ):
+        with pytest.raises(ReleaseFileError, match="expected cells in order, each once"):
+            read(path, **how)
 
 
 def test_a_million_rows_without_a_positive_cell_are_a_small_file_and_are_read(tmp_path):

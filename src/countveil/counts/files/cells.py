@@ -48,12 +48,18 @@ class Listed(NamedTuple):
 
 
 class CellDigest:
-    """SHA-256 of all listed cells, however they are divided into groups and on whichever machine."""
+    """SHA-256 of all listed cells, however they are divided into groups and on whichever machine.
+
+    Cells come in order, each once, from one group to the next too: lists of a row's cells rest on it.
+    """
 
     def __init__(self) -> None:
-        self._digest = hashlib.sha256()
+        self._digest, self._last = hashlib.sha256(), -1
 
     def add(self, listed: Listed) -> None:
+        if (np.diff(listed.flat, prepend=self._last) <= 0).any():
+            raise ReleaseFileError("expected cells in order, each once")
+        self._last = int(listed.flat[-1]) if len(listed.flat) else self._last
         pairs = np.empty((len(listed.flat), 2), dtype="<i8")
         pairs[:, 0] = listed.flat
         pairs[:, 1] = np.where(listed.missing, np.iinfo(np.int64).min, listed.values)
@@ -168,7 +174,6 @@ def read_cells(files: Iterable[pq.ParquetFile], room: Room, draft: Contents, hea
     width = n_rows_and_width(shape)[1]
     positive, listed, negative = CellList(shape), CellList(shape), CellList(shape)
     digest = CellDigest()
-    last = -1
     for file in files:
         check_schema(file.schema_arrow, draft)
         # The number of rows is what the file says, not yet what it has.
@@ -177,12 +182,9 @@ def read_cells(files: Iterable[pq.ParquetFile], room: Room, draft: Contents, hea
             cells = read_batch(batch, shape)
             if not len(cells.flat):
                 continue
-            if cells.flat[0] <= last or (np.diff(cells.flat) <= 0).any():
-                raise ReleaseFileError("expected cells in order, each once")
-            last = int(cells.flat[-1])
+            digest.add(cells)
             room.take(len(cells.flat), CELL, "cells")
             check_values(cells, header)
-            digest.add(cells)
             rows, columns = np.divmod(cells.flat, width)
             for kind, chosen in ((positive, cells.values > 0), (negative, cells.values < 0)):
                 kind.add(rows[chosen], columns[chosen], np.abs(cells.values[chosen]))
@@ -221,8 +223,8 @@ def all_but(
         raise ReleaseFileError(f"expected at most {MOST_MISSING:,} missing cells, got {n_missing:,}")
     if not n_missing:
         return None
+    room.take(n_missing, np.dtype(column_type(width)).itemsize, "missing cells")  # of memory, or of the disk
     if scratch is None:
-        room.take(n_missing, np.dtype(column_type(width)).itemsize, "missing cells")
         columns, filled = np.empty(n_missing, column_type(width)), 0
         for found in _not_listed(observed, shape):
             columns[filled : filled + len(found)] = found

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 import sys
 import zlib
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xarray as xr
 
 import countveil as cv
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release
@@ -277,9 +279,9 @@ def test_a_release_in_a_run_has_the_room_of_the_run(tmp_path, monkeypatch):
     posterior.save(tmp_path / "run.zarr")
     seen = []
 
-    def read(path, n_bytes):
-        seen.append(n_bytes)
-        return read_release(path, n_bytes)
+    def read(path, room):
+        seen.append(room.n_bytes)
+        return read_release(path, room)
 
     monkeypatch.setattr(packed_release, "read_release", read)
     assert cv.load_posterior(tmp_path / "run.zarr").release == release
@@ -288,4 +290,32 @@ def test_a_release_in_a_run_has_the_room_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("countveil.counts.bounded.room.AT_LEAST", 0)
     release.save(tmp_path / "r.parquet")
     with pytest.raises(cv.ReleaseFileError, match="in a release of 0 bytes"):
-        read_release(tmp_path / "r.parquet", 0)
+        read_release(tmp_path / "r.parquet", Room(0))
+
+
+def packed(*releases):
+    """Releases that are combined in a run, as it holds them."""
+    arrays = {f"file{i}": ((f"byte{i}",), np.fromfile(path, np.uint8)) for i, path in enumerate(releases)}
+    names = [f"release{i:03}.parquet" for i in range(len(releases))]
+    return xr.Dataset(arrays, attrs={"files": json.dumps(names)})
+
+
+def test_all_releases_of_a_run_together_have_one_room(tmp_path):
+    def room(left):
+        found = Room(0)
+        found.left = left
+        return found
+
+    large = packed(*[forged(tmp_path / "large", {"shape": [1, 10**6], "absent": "missing"})] * 3)  # 4 MB each
+    assert packed_release.unpack_release(large, room(13 * 10**6)).n_missing == 10**6
+    with pytest.raises(ReleaseFileError, match="expected fewer missing cells"):
+        packed_release.unpack_release(large, room(10 * 10**6))
+    # To compare other missing cells takes far more than to read them.
+    masks = np.tile([False, True, True], 1000), np.tile([True, True, False], 1000)
+    noisy = [PrivateCounts(np.ones((1, 3000), int), alpha=0.4, mask=mask[None]) for mask in masks]
+    for place, release in enumerate(noisy):
+        release.save(tmp_path / str(place))
+    other = packed(tmp_path / "0", tmp_path / "1")
+    assert list(packed_release.unpack_release(other, room(600_000)).releases) == noisy
+    with pytest.raises(ReleaseFileError, match="expected fewer missing cells"):
+        packed_release.unpack_release(other, room(300_000))

@@ -229,7 +229,7 @@ def _texts(labels: list[str]) -> pa.Array:
         raise ValueError("labels: expected text that UTF-8 can hold, got half a character") from error
 
 
-def read_folder(folder: Path, n_bytes: int | None = None) -> tuple[dict[str, Any], list[Path], Room]:
+def read_folder(folder: Path, room: Room | None = None) -> tuple[dict[str, Any], list[Path], Room]:
     """The header with its labels, the files of cells, and what is left of the room that all of it may take."""
     if not os.path.lexists(folder / HEADER):
         raise ReleaseFileError(f"expected a release, got a folder without {HEADER}")
@@ -246,8 +246,7 @@ def read_folder(folder: Path, n_bytes: int | None = None) -> tuple[dict[str, Any
     if not isinstance(files, list) or not len(files) == len(labelled) == len(shape):
         raise ReleaseFileError("expected an entry for the labels of each axis")
     names = [folder / _name_file(place) for place, entry in enumerate(files) if entry is not None]
-    size = len(encoded) + sum(map(size_on_disk, (*parts, *names)))
-    room = Room(size if n_bytes is None else n_bytes)
+    room = room or Room(len(encoded) + sum(map(size_on_disk, (*parts, *names))))
     labels: list[list[str | None] | None] = []
     for place, (entry, is_labelled) in enumerate(zip(files, labelled, strict=True)):
         by_row = place == 0 and header["row_guarantees"] is not None

@@ -218,19 +218,19 @@ def _check_target(target: Path, many: bool, overwrite: bool) -> None:
         )
 
 
-def read_release(path: str | os.PathLike[str], n_bytes: int | None = None) -> Contents:
+def read_release(path: str | os.PathLike[str], room: Room | None = None) -> Contents:
     """What ``write_release`` or ``stream_release`` wrote, all of it checked.
 
-    ``n_bytes``: its size where it came from, if that was packed once more; what it may unpack to goes by that.
+    ``room``: what it may take, if that is not by its own size: it may come packed once more, and with others.
     """
     source = Path(path)
     check_parquet(source)
     named = named_by(source)
     try:
-        return _read(source, n_bytes)
+        return _read(source, room)
     except ReleaseFileError as error:
         if named != named_by(source):  # it was overwritten meanwhile, and its old files are gone
-            return read_release(path, n_bytes)
+            return read_release(path, room)
         raise ReleaseFileError(f"{source}: {error}") from error.__cause__
     except (
         ValueError,
@@ -243,7 +243,7 @@ def read_release(path: str | os.PathLike[str], n_bytes: int | None = None) -> Co
     ) as error:
         # Arrow's errors are ValueError, OSError or one of the others too.
         if named != named_by(source):
-            return read_release(path, n_bytes)
+            return read_release(path, room)
         raise ReleaseFileError(f"{source}: damaged release file: {error}") from error
 
 
@@ -255,26 +255,26 @@ def check_parquet(source: Path) -> None:
                 raise ReleaseFileError(f"{source}: expected a release file, got something not Parquet")
 
 
-def read_described(source: Path, n_bytes: int | None = None) -> tuple[Header, Contents, list[Path], Room]:
+def read_described(source: Path, room: Room | None = None) -> tuple[Header, Contents, list[Path], Room]:
     """What a release says of itself, contents without their cells, the files that have these, and their room."""
     import pyarrow.parquet as pq
 
     if source.is_dir():
-        described, files, room = read_folder(source, n_bytes)
+        described, files, room = read_folder(source, room)
     else:
         files = [
             Path(os.path.realpath(source))
         ]  # a link that the user names is followed; one to itself is none
         with open_regular(files[0]) as opened_file, pq.ParquetFile(opened_file) as file:
             described = metadata_header(file.metadata.metadata)
-            room = Room(data_size(opened_file.fileno()) if n_bytes is None else n_bytes)
+            room = room or Room(data_size(opened_file.fileno()))
     return *check_header(described, room), files, room
 
 
-def _read(source: Path, n_bytes: int | None) -> Contents:
+def _read(source: Path, room: Room | None) -> Contents:
     import pyarrow as pa
 
-    header, draft, files, room = read_described(source, n_bytes)
+    header, draft, files, room = read_described(source, room)
     cells = read_cells(opened(files), room, draft, header)
     # Arrow keeps what it has used for its next table; here comes none, and a fit needs the room.
     pa.default_memory_pool().release_unused()

@@ -9,12 +9,17 @@ import numpy as np
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts, combine_releases
+from countveil.counts.bounded.room import Room
 from countveil.counts.bounded.within import size_on_disk as file_size
 from countveil.counts.files.atomic import private_file, scratch_folder
 from countveil.counts.files.names import path_below
 from countveil.counts.files.release import read_release
+from countveil.counts.layout import same_arrays
 
 _NAME = "release.parquet"
+#: Bytes that a missing cell takes where other cells are missing in another release, as both are compared; and, so
+#: that it does not take hours, for each release to compare with.
+_COMPARED, _EACH = 56, 16
 #: Combined releases lie side by side.
 _NAMES = "release{:03}.parquet"
 
@@ -36,8 +41,8 @@ def pack_release(release: PrivateCounts | CombinedReleases) -> xr.Dataset:
     return xr.Dataset(arrays, attrs={"files": json.dumps(names)})
 
 
-def unpack_release(packed: xr.Dataset, n_bytes: int) -> PrivateCounts | CombinedReleases:
-    """The release again; ``n_bytes`` it takes on disk, in the run."""
+def unpack_release(packed: xr.Dataset, room: Room) -> PrivateCounts | CombinedReleases:
+    """The release again, within the ``room`` that all releases of its run may take."""
     with scratch_folder() as folder:
         for i, name in enumerate(json.loads(packed.attrs["files"])):
             path = path_below(folder, name)
@@ -45,12 +50,15 @@ def unpack_release(packed: xr.Dataset, n_bytes: int) -> PrivateCounts | Combined
             with private_file(path) as file:
                 file.write(packed[f"file{i}"].to_numpy().tobytes())
         if (folder / _NAME).exists():
-            return _loaded(folder / _NAME, n_bytes)
-        return combine_releases(*(_loaded(path, n_bytes) for path in sorted(folder.iterdir())))
+            return _loaded(folder / _NAME, room)
+        releases = [_loaded(path, room) for path in sorted(folder.iterdir())]
+    if any(not same_arrays(one.missing, releases[0].missing) for one in releases):
+        room.take(sum(one.n_missing for one in releases), _COMPARED + _EACH * len(releases), "missing cells")
+    return combine_releases(*releases)
 
 
-def _loaded(path: Path, n_bytes: int) -> PrivateCounts:
-    return PrivateCounts._from_contents(read_release(path, n_bytes))
+def _loaded(path: Path, room: Room) -> PrivateCounts:
+    return PrivateCounts._from_contents(read_release(path, room))
 
 
 def size_on_disk(folder: Path) -> int:

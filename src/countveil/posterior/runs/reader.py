@@ -15,6 +15,7 @@ import xarray as xr
 import zarr
 
 from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.bounded.room import Room
 from countveil.inference.settings import stored_settings
 from countveil.posterior.runs.check_chunk import NotOpenedError
 from countveil.posterior.runs.check_folder import check_folder
@@ -66,11 +67,9 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
     folder = checked_folder(path)
     try:
         tree = _load_tree(folder)
-        releases = {
-            group: unpack_release(tree[group].to_dataset(), size_on_disk(folder / group))
-            for group in release_groups(tree.attrs)
-            if group in tree.children
-        }
+        groups = [group for group in release_groups(tree.attrs) if group in tree.children]
+        room = Room(sum(size_on_disk(folder / group) for group in groups))
+        releases = {group: unpack_release(tree[group].to_dataset(), room) for group in groups}
         problem = json.loads(tree.attrs.get("problem", "{}"))
         tree = _as_fitted(tree)
         attributes = {
@@ -145,15 +144,16 @@ def stored_labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> t
 def read_releases(folder: Path, attributes: Mapping[str, Any]) -> dict[str, PrivateCounts | CombinedReleases]:
     """The releases of a run that was looked through, by their groups, and nothing else of it."""
     found = {}
-    for group in release_groups(attributes):
-        if (folder / group).is_dir():
-            try:
-                packed = xr.open_dataset(folder, group=group, **OPENING)
-                found[group] = unpack_release(packed.load(), size_on_disk(folder / group))
-            except Exception as error:  # whatever zarr or the reader of releases find wrong
-                raise PosteriorFileError(
-                    f"path: expected a whole run, got a damaged release in {str(folder)!r}"
-                ) from error
+    groups = [group for group in release_groups(attributes) if (folder / group).is_dir()]
+    room = Room(sum(size_on_disk(folder / group) for group in groups))
+    for group in groups:
+        try:
+            packed = xr.open_dataset(folder, group=group, **OPENING)
+            found[group] = unpack_release(packed.load(), room)
+        except Exception as error:  # whatever zarr or the reader of releases find wrong
+            raise PosteriorFileError(
+                f"path: expected a whole run, got a damaged release in {str(folder)!r}"
+            ) from error
     return found
 
 

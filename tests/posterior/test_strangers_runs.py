@@ -262,3 +262,21 @@ def test_a_run_that_says_other_axes_than_its_draws_is_refused(run, shape):
     refused(run, r"got a damaged one in .* \(ValueError\)")
     signed(run, shape=[2, 3])
     assert cv.load_posterior(run).rates().shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"dims": ["row", "other"], "shape": [2, 2000]},
+        {"dims": ["other", "column"], "shape": [4 * 10**8, 3]},
+        {"model": {"name": "countveil.TopicModel", "settings": {"n_topics": 50}}},
+        {"model": {"name": "countveil.CommunityModel", "settings": {"n_communities": 2}}},
+    ],
+    ids=["columns", "rows", "topics", "another model"],
+)
+def test_draws_of_other_sizes_than_model_and_shape_say_are_refused(said, tmp_path):
+    """An axis that the draws do not have by name was not compared: ``transform`` read beyond its arrays."""
+    run = tmp_path / "run.zarr"  # without a release, which has a shape of its own
+    cv.fit(cv.TopicModel(2), [[9, 0, 0], [0, 8, 7]], sweeps=40, **QUIETLY).save(run)
+    signed(run, **said)
+    refused(run, "got a damaged one in")

@@ -15,9 +15,10 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.problem import Counts, at_alpha
 from countveil.inference.settings import stored_settings
 from countveil.inference.store import Draws
+from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.posterior import Posterior
-from countveil.posterior.runs.reader import read_run, stored_labels
+from countveil.posterior.runs.reader import damaged, read_run, stored_labels
 from countveil.posterior.shared import SharedPosterior, ViewFacts, view_posteriors
 
 
@@ -40,6 +41,8 @@ def load_posterior(
     run = read_run(path)
     if "views" in run.tree.attrs:
         shared = _of_views(run.tree, model if run.model is None else run.model, run.releases)
+        for one in shared.values():
+            _check_draws(one, path)
         shared.path = Path(path)
         return shared
     fields = run.attributes["fields"]
@@ -65,8 +68,27 @@ def load_posterior(
         run.labels,
         run.attributes["settings"]["seed"],
     )
+    _check_draws(posterior, path)
     posterior.path = Path(path)
     return posterior
+
+
+def _check_draws(posterior: Posterior, path: str | os.PathLike[str]) -> None:
+    """Draws of a model of ours have the sizes that it and the shape of its data say: compiled code rests on it."""
+    model, shape, fields = posterior.model, posterior._shape, posterior.tree["posterior"].data_vars
+    if not isinstance(model, EinsumModel):
+        return
+    try:
+        spec, dims = model._spec, model.dims
+        sizes = {**model._sizes, **dict(zip(spec.output, model.check_shape(shape), strict=True))}
+        lengths = {dim: len(labels) for dim, labels in getattr(model, "coordinates", {}).items()}
+        for name in spec.factors:
+            lengths |= {dim: sizes[c] for dim, c in zip(dims[name], spec.term(name), strict=True)}
+        for name in dims.keys() & fields.keys():
+            if fields[name].shape[2:] != tuple(lengths[dim] for dim in dims[name]):
+                raise ValueError("draws of another size")
+    except (ValueError, LookupError) as error:
+        raise damaged(Path(path), error) from error
 
 
 def _of_views(

@@ -15,7 +15,7 @@ import xarray as xr
 import zarr
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.bounded.room import Room
+from countveil.counts.bounded.room import ROW, Room
 from countveil.inference.settings import stored_settings
 from countveil.posterior.runs.check_chunk import NotOpenedError
 from countveil.posterior.runs.check_folder import check_folder
@@ -79,7 +79,8 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
         _check_running(tree, attributes)
         views = json.loads(tree.attrs.get("views", "{}")) or {"": attributes}
         for view, told in views.items():
-            _check_axes(told, tree, releases.get(f"release_{view}" if view else "release"))
+            release = releases.get(f"release_{view}" if view else "release")
+            _check_axes(told, tree, release, Room(size_on_disk(folder)))
         model = stored_model(attributes["model"])
         selection_of(tree)  # that it can be read
         labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
@@ -297,9 +298,12 @@ def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any]) -> None:
 
 
 def _check_axes(
-    told: Mapping[str, Any], tree: xr.DataTree, release: PrivateCounts | CombinedReleases | None
+    told: Mapping[str, Any], tree: xr.DataTree, release: PrivateCounts | CombinedReleases | None, room: Room
 ) -> None:
-    """The axes that a run says it has are those of its draws and of its release: answers are of that size."""
+    """The axes that a run says it has are those of its draws and of its release: answers are of that size.
+
+    An axis that neither has, as of a model whose factors are along others, is no longer than the run explains.
+    """
     axes, dims, shape, labelled = (told[name] for name in ("axes", "dims", "shape", "labelled"))
     sizes = tree["posterior"].sizes
     right = all(isinstance(axis, str) for axis in axes) and all(type(n) is int and n > 0 for n in shape)
@@ -307,6 +311,9 @@ def _check_axes(
     right = right and all(sizes.get(dim, n) == n for dim, n in zip(dims, shape, strict=True))
     if not right or not (release is None or list(release.shape) == shape):
         raise ValueError("other axes")
+    if release is None:
+        for n in (n for dim, n in zip(dims, shape, strict=True) if dim not in sizes):
+            room.take(n, ROW, "rows")
 
 
 def _as_fitted(tree: xr.DataTree) -> xr.DataTree:

@@ -171,7 +171,12 @@ def test_some_people_on_both_axes_make_a_network():
 
 @pytest.mark.parametrize(
     "given",
-    [{1: 0.1, 9: 0.1}, {0.1, 0.2}, pd.Series([0.1, 9.0], index=[9, 1])],
+    [
+        {1: 0.1, 9: 0.1},
+        {0.1, 0.2},
+        pd.Series([0.1, 9.0], index=[9, 1]),
+        pd.DataFrame([[0.1, 0.1]], columns=[1, 9]),
+    ],
     ids=lambda one: type(one).__name__,
 )
 def test_levels_by_label_are_refused(given):

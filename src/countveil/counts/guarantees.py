@@ -108,8 +108,11 @@ def _each(given: Any, parameter: str) -> list[Any] | None:
 
 
 def _has_labels(given: Any) -> bool:
-    """Whether this is a pandas Series by labels, which may be in another order than the rows."""
+    """Whether this is a pandas Series by labels, which may be in another order than the rows; or a DataFrame.
+
+    Of that Python would list the names of the columns.
+    """
     if not comes_from(given, "pandas", "Series"):
-        return False
+        return comes_from(given, "pandas", "DataFrame")
     index = given.index
     return not (type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1)

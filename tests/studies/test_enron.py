@@ -103,6 +103,14 @@ def test_what_is_no_archive_is_refused(tmp_path, capsys):
     assert "got none" in capsys.readouterr().err
 
 
+def test_files_of_the_user_are_not_replaced(maildir, tmp_path, capsys):
+    (tmp_path / "network.npz").write_bytes(b"mine")
+    assert build(maildir, tmp_path) == 2
+    assert "--output: expected a folder without network.npz" in capsys.readouterr().err
+    assert (tmp_path / "network.npz").read_bytes() == b"mine"
+    assert not (tmp_path / "documents.npz").exists()
+
+
 def test_a_mail_that_cannot_be_read_does_not_end_the_reading(maildir):
     before = list(read_mails(maildir))
     folder = maildir / "a-ann" / "sent_items"

@@ -92,6 +92,14 @@ def test_a_folder_of_other_data_or_another_study_is_refused(tmp_path):
         ResultFolder(tmp_path, LINKS, "nothing")
 
 
+@pytest.mark.parametrize("name", ["fits.csv", "summary.csv", "table.md", "figure.png"])
+def test_files_of_the_user_are_not_replaced(name, tmp_path):
+    (tmp_path / name).write_bytes(b"mine")
+    with pytest.raises(FileExistsError, match=f"output: expected a new folder, .* which has another {name}"):
+        run_study(STUDY, tmp_path, SETTINGS, {})
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"mine")]
+
+
 def test_the_summary_has_means_and_paired_differences(tmp_path):
     folder = run_study(STUDY, tmp_path, SETTINGS, {})
     summary = folder.summary()

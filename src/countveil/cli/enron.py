@@ -28,7 +28,13 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add = parser.add_argument
     add("what", choices=["build"], help="build: read the archive and write the counts")
     add("maildir", metavar="MAILDIR", help="the folder of mailboxes")
-    add("-o", "--output", metavar="DIR", required=True, help="folder to write to")
+    add(
+        "-o",
+        "--output",
+        metavar="DIR",
+        required=True,
+        help="folder to write to; what is there is not replaced",
+    )
     add(
         "--addresses",
         metavar="FILE",
@@ -44,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.seed < 0:
         raise ValueError(f"--seed: expected a whole number of at least 0, got {arguments.seed}")
-    with spoken_as_options({"maildir": "MAILDIR"}):
+    with spoken_as_options({"maildir": "MAILDIR", "output": "--output"}):
         build_enron(
             arguments.maildir, arguments.output, addresses=read_label_file(arguments.addresses),
             seed=arguments.seed, say=lambda line: print(line, flush=True),

@@ -35,6 +35,8 @@ from scipy import sparse
 
 from countveil.counts.files.atomic import new_file
 
+#: What is written.
+FILES = DOCUMENTS, NETWORK, EDGES = "documents.npz", "network.npz", "edges.csv.gz"
 LEAST_TOKENS, MOST_DOCUMENTS, MOST_WORDS, MOST_FREQUENT = 50, 10_000, 10_000, 0.3
 LEAST_MESSAGES = 100
 YEARS = (1998, 2002)
@@ -88,8 +90,12 @@ def build_enron(
 ) -> tuple[Documents, Network]:
     """Write ``documents.npz``, ``network.npz`` and ``edges.csv.gz`` into ``output``, as the studies read them.
 
-    The network and the edges have numbers in place of addresses.
+    The network and the edges have numbers in place of addresses. Files of these names are not replaced.
     """
+    target = Path(output)
+    for name in FILES:  # before hours of work
+        if os.path.lexists(target / name):
+            raise FileExistsError(f"output: expected a folder without {name}, got {target}, which has one")
     mails = list(read_mails(maildir))
     if not mails:
         raise ValueError(
@@ -102,13 +108,12 @@ def build_enron(
     )
     network = build_network(mails, addresses)
     say(f"Network: {len(network.actors)} actors, {network.counts.sum()} messages.")
-    target = Path(output)
     target.mkdir(parents=True, exist_ok=True)
-    _write(target / "documents.npz", _npz_of(documents))
+    _write(target / DOCUMENTS, _npz_of(documents))
     content = io.BytesIO()
     np.savez_compressed(content, counts=network.counts, counts_unique=network.counts_unique)
-    _write(target / "network.npz", content.getvalue())
-    _write(target / "edges.csv.gz", _edges_of(network))
+    _write(target / NETWORK, content.getvalue())
+    _write(target / EDGES, _edges_of(network))
     return documents, network
 
 
@@ -268,5 +273,5 @@ def _edges_of(network: Network) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with new_file(path, overwrite=True) as file:
+    with new_file(path, overwrite=False) as file:
         file.write(content)

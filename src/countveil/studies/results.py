@@ -59,8 +59,18 @@ class ResultFolder:
                 f"{known.get('study')} on {known.get('data')}"
             )
         if known is None:
+            self._check_new()
             self._write(ABOUT, json.dumps({**about, "countveil": __version__, "runs": []}, indent=1) + "\n")
         self._drop_torn_line()
+
+    def _check_new(self) -> None:
+        """Refuse a folder that holds other files of these names: they would be lost."""
+        for name in (FITS, SUMMARY, TABLE, PICTURE):
+            if os.path.lexists(self.path / name):
+                raise FileExistsError(
+                    f"output: expected a new folder, or one that a study has begun, got {self.path}, which has "
+                    f"another {name}"
+                )
 
     def note(self, settings: Mapping[str, Any]) -> None:
         """Remember the settings of a run, for whoever finds the folder."""

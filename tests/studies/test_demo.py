@@ -36,7 +36,7 @@ def result(tmp_path_factory):
 
 def test_it_writes_the_release_the_run_and_the_picture(result):
     assert sorted(path.name for path in result.folder.iterdir()) == [
-        "comparison.png", "exact.zarr", "release.parquet",
+        "comparison.png", "demo.txt", "exact.zarr", "release.parquet",
     ]  # fmt: skip
     release = cv.load_release(result.folder / "release.parquet")
     assert release == result.release
@@ -98,6 +98,14 @@ def test_a_second_demo_replaces_the_first_and_has_other_noise(result, tmp_path, 
     release = cv.load_release(tmp_path / "out" / "release.parquet")
     assert release.shape == result.release.shape
     assert release != result.release
+
+
+@pytest.mark.parametrize("name", ["release.parquet", "exact.zarr", "comparison.png", "demo.txt"])
+def test_files_of_the_user_are_not_replaced(name, tmp_path, capsys):
+    (tmp_path / name).write_bytes(b"mine")
+    assert main(["demo", "-o", str(tmp_path)]) == 2
+    assert "--output: expected a new folder, or one of an earlier demo" in capsys.readouterr().err
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"mine")]
 
 
 def test_a_folder_that_cannot_be_is_one_line(tmp_path, capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from countveil.cli.options import add_command
+from countveil.cli.options import add_command, spoken_as_options
 
 _DESCRIPTION = """\
 See the whole way once, on texts that every installation has: the docstrings of
@@ -51,16 +51,17 @@ def run(arguments: argparse.Namespace) -> int:
     from countveil.studies.demo import run_demo
     from countveil.studies.demo_text import demo_text
 
-    result = run_demo(
-        arguments.output,
-        epsilon=arguments.epsilon,
-        n_topics=arguments.topics,
-        sweeps=arguments.sweeps,
-        max_documents=arguments.documents,
-        max_words=arguments.words,
-        progress=sys.stderr.isatty(),
-        say=lambda line: print(line, flush=True),
-    )
+    with spoken_as_options({"output": "--output"}):
+        result = run_demo(
+            arguments.output,
+            epsilon=arguments.epsilon,
+            n_topics=arguments.topics,
+            sweeps=arguments.sweeps,
+            max_documents=arguments.documents,
+            max_words=arguments.words,
+            progress=sys.stderr.isatty(),
+            say=lambda line: print(line, flush=True),
+        )
     print()
     print(demo_text(result))
     return 0

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from countveil.counts import PrivateCounts, privatize
+from countveil.counts.files.atomic import new_file
 from countveil.evaluation import coherence, log_score, mean_absolute_error, npmi
 from countveil.fitting import fit
 from countveil.models import TopicModel
@@ -26,6 +27,8 @@ from countveil.studies.docstring_corpus import DocstringCorpus, docstring_corpus
 
 N_WORDS = 10  # by which a topic is scored and shown
 RELEASE, RUN, PICTURE = "release.parquet", "exact.zarr", "comparison.png"
+#: By this note a folder of the demo is known: files there may be replaced, and nobody else's.
+NOTE, MADE_BY_DEMO = "demo.txt", "Made by countveil demo, which replaces the files here when it runs again.\n"
 
 
 class DemoResult(NamedTuple):
@@ -113,9 +116,19 @@ def _result(
 
 
 def _prepared(folder: str | os.PathLike[str]) -> Path:
-    """The folder, made if needed, without the run of an earlier demo."""
+    """The folder, made if needed, without the run of an earlier demo; files of others are not replaced."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    note = target / NOTE
+    if not (note.is_file() and note.read_bytes() == MADE_BY_DEMO.encode()):
+        for name in (RELEASE, RUN, PICTURE, NOTE):
+            if os.path.lexists(target / name):
+                raise FileExistsError(
+                    f"output: expected a new folder, or one of an earlier demo, got {target}, which has another "
+                    f"{name}"
+                )
+        with new_file(note, overwrite=False) as file:
+            file.write(MADE_BY_DEMO.encode())
     if (target / RUN / "zarr.json").is_file():
         shutil.rmtree(target / RUN)
     return target

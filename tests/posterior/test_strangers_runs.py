@@ -14,6 +14,8 @@ import xarray as xr
 import zarr
 
 import countveil as cv
+from countveil.posterior.runs import reader
+from countveil.posterior.runs.describe import describe_run
 from countveil.posterior.runs.schema import OPENING, checksum
 
 QUIETLY = {"progress": False, "seed": 1}
@@ -280,3 +282,15 @@ def test_draws_of_other_sizes_than_model_and_shape_say_are_refused(said, tmp_pat
     cv.fit(cv.TopicModel(2), [[9, 0, 0], [0, 8, 7]], sweeps=40, **QUIETLY).save(run)
     signed(run, **said)
     refused(run, "got a damaged one in")
+
+
+def test_a_view_that_leads_out_of_the_run_is_not_looked_for(run, monkeypatch):
+    (run / "release").rename(run / "release_a")
+    told = {"shape": [2, 3], "axes": ["row", "column"], "labelled": [False, False]}
+    node = json.loads((run / "zarr.json").read_text())
+    node["attributes"]["views"] = json.dumps({"a/../..": told})
+    changed(run / "zarr.json", **node)
+    seen, look = [], reader.size_on_disk
+    monkeypatch.setattr(reader, "size_on_disk", lambda folder: seen.append(folder.resolve()) or look(folder))
+    assert "not in the run" in str(describe_run(run))
+    assert all(folder.is_relative_to(run.resolve()) for folder in seen)

@@ -16,6 +16,7 @@ import zarr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import ROW, Room
+from countveil.counts.files.names import is_plain_name
 from countveil.inference.settings import stored_settings
 from countveil.posterior.runs.check_chunk import NotOpenedError
 from countveil.posterior.runs.check_folder import check_folder
@@ -145,7 +146,9 @@ def stored_labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> t
 def read_releases(folder: Path, attributes: Mapping[str, Any]) -> dict[str, PrivateCounts | CombinedReleases]:
     """The releases of a run that was looked through, by their groups, and nothing else of it."""
     found = {}
-    groups = [group for group in release_groups(attributes) if (folder / group).is_dir()]
+    groups = [
+        group for group in release_groups(attributes) if is_plain_name(group) and (folder / group).is_dir()
+    ]
     room = Room(sum(size_on_disk(folder / group) for group in groups))
     for group in groups:
         try:

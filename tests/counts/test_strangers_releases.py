@@ -319,3 +319,14 @@ def test_all_releases_of_a_run_together_have_one_room(tmp_path):
     assert list(packed_release.unpack_release(other, room(600_000)).releases) == noisy
     with pytest.raises(ReleaseFileError, match="expected fewer missing cells"):
         packed_release.unpack_release(other, room(300_000))
+
+
+@pytest.mark.parametrize(
+    "said", [b"[" * 100_000, b'{"format": "countveil release", "version": ' + b"9" * 4000 + b"}"]
+)
+def test_headers_that_nest_or_count_without_end_are_refused_in_a_line(said, saved, tmp_path):
+    (saved / "release.json").write_bytes(said)
+    for how in ({}, {"scratch": tmp_path}):
+        with pytest.raises(ReleaseFileError) as refused:
+            load_release(saved, **how)
+        assert len(str(refused.value)) < 500

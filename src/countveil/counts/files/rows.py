@@ -31,7 +31,7 @@ from countveil.counts.files.scratch import ScratchError, cell_list
 from countveil.counts.layout import Contents, NonPositive, n_rows_and_width
 
 # Arrow's errors are ValueError, OSError or one of the others too.
-_DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, OSError, MemoryError)
+_DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, OSError, MemoryError)
 
 
 def read_rows(

@@ -116,10 +116,10 @@ def means_of_all_rows(monkeypatch):
 
 def a_wrong_law_of_the_means(monkeypatch):
     """Means drawn as if their law had half the usual mean."""
-    right = prior._draw_inverse_means
+    right = prior._draw_means
     monkeypatch.setattr(
         prior,
-        "_draw_inverse_means",
+        "_draw_means",
         lambda key, row, shape, rate, *rest: right(key, row, shape, rate / 2, *rest),
     )
 

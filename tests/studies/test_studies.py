@@ -1,5 +1,7 @@
 """The studies of the paper: what they draw, hide and match; and each of them, small, from the command to the picture."""
 
+import importlib
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -135,6 +137,14 @@ def test_the_quick_setting_runs_from_the_command_to_the_picture(name, tmp_path, 
     assert main(["study", name, "--quick", "-o", str(folder)]) == 0
     assert f"{n} lines, {n} of them done before" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == first
+
+
+def test_that_there_is_no_gpu_is_said_in_words(tmp_path, capsys, monkeypatch):
+    serves = importlib.import_module("countveil.inference.engines.cuda.serves")
+    monkeypatch.setattr(serves, "find_device", lambda: "no card")
+    words = ["--quick", "--engine", "cuda", "--methods", "exact", "-o", str(tmp_path)]
+    assert main(["study", "topics", *words]) == 2
+    assert "error: engine: expected a GPU for 'cuda', got none: no card" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import countveil as cv
 from countveil.evaluation import coherence, held_out_log_score, mean_absolute_error, npmi
-from countveil.posterior.summary import summarize
+from countveil.posterior.diagnostics.summary import summarize
 from documents import documents
 from machine import describe_machine
 

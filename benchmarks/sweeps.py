@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import countveil as cv
-from countveil.counts.plain_counts import read_plain_counts
+from countveil.counts.sources.plain_counts import read_plain_counts
 from countveil.kernels.philox import SweepKey
 from countveil.runtime.workers import Workers
 from engines import Run, side_by_side

@@ -13,8 +13,8 @@ from countveil.inference.new_rows import NewRows, RowPrior, _Rows, choices_of, n
 from countveil.inference.observed import observe
 from countveil.inference.settings import derived_seed
 from countveil.models.einsum.prior import Prior, PriorRates
-from countveil.posterior.known_columns import known_columns
 from countveil.runtime.workers import Workers
+from countveil.transforming.known_columns import known_columns
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
 from joint_test import joint_pvalues
 

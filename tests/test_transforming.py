@@ -7,8 +7,7 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 import countveil as cv
-from countveil import transforming
-from countveil.counts.plain_counts import read_plain_counts
+from countveil.counts.sources.plain_counts import read_plain_counts
 from countveil.distributions import release_given_rate
 from countveil.inference.engines.cpu.sampler import ViewSampler
 from countveil.inference.new_rows import NewRows, RowPrior, _Rows, new_row_draws, sweep_new_rows
@@ -16,7 +15,7 @@ from countveil.inference.problem import make_problem
 from countveil.models import TopicModel
 from countveil.models.einsum.prior import PriorRates
 from countveil.runtime.workers import Workers
-from countveil.transforming import transform
+from countveil.transforming import memberships, transform
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
 from joint_test import joint_pvalues
 
@@ -273,14 +272,14 @@ def test_a_table_is_complete_or_not_there(fitted, tmp_path, monkeypatch):
     posterior, counts = fitted
     release, table = new_release(counts, "mostly missing"), tmp_path / "shares.parquet"
     settings = {"sweeps": 1, "burn_in": 0, "seed": 4, "progress": False, "rows_at_once": 20}
-    draws = transforming.new_row_draws
+    draws = memberships.new_row_draws
 
     def stopped_in_the_second(*given, first_row, **options):
         if first_row:
             raise KeyboardInterrupt
         return draws(*given, first_row=first_row, **options)
 
-    monkeypatch.setattr(transforming, "new_row_draws", stopped_in_the_second)
+    monkeypatch.setattr(memberships, "new_row_draws", stopped_in_the_second)
     with pytest.raises(KeyboardInterrupt):
         cv.transform_to_file(posterior, release, table, **settings)
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from countveil.chains_to_posterior import (
+    Watching,
+    join_shards,
+    run_in_memory,
+    run_on_disk,
+    running_means,
+    without_draws,
+)
 from countveil.counts import PrivateCounts
 from countveil.inference.engines.engine import resolved
 from countveil.inference.problem import Problem, make_problem
@@ -24,7 +32,6 @@ from countveil.models.einsum.model import EinsumModel
 from countveil.models.einsum.start import prior_total
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
-from countveil.running import Watching, join_shards, run_in_memory, run_on_disk, running_means, without_draws
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior

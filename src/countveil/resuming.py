@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countveil.chains_to_posterior import Watching, join_shards, run_on_disk, running_means
 from countveil.inference.engines.engine import spreads
 from countveil.inference.problem import Problem
 from countveil.inference.progress import Progress
 from countveil.inference.settings import OUTCOMES, Ray, Settings, check_seconds, check_settings
 from countveil.models.count_model import whole_number
-from countveil.running import Watching, join_shards, run_on_disk, running_means
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior

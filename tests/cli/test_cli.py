@@ -165,7 +165,7 @@ def test_interruption_and_surprises(letters, capsys, monkeypatch):
 def test_help_loads_nothing_heavy(words):
     program = f"import sys; from countveil.cli import main; main({words.split()}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "countveil.cli.fit" in done.stdout.split()
+    assert "countveil.cli.commands.fit" in done.stdout.split()
     assert not {"numpy", "scipy", "pyarrow", "pandas", "xarray", "numba"} & set(done.stdout.split())
 
 

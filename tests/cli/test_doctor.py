@@ -11,7 +11,8 @@ import pytest
 
 from countveil import privacy
 from countveil.auditing import AuditReport, Check
-from countveil.cli import doctor, main
+from countveil.cli import main
+from countveil.cli.commands import doctor
 
 PASSED = AuditReport((Check("law of the noise", True, "fits", finds="a rate off by 5 %"),))
 
@@ -105,7 +106,7 @@ def test_graphics_cards_are_asked_of_the_driver(monkeypatch):
 @pytest.mark.long
 def test_a_cache_that_others_can_write_to_is_told(tmp_path):
     tmp_path.chmod(0o777)
-    program = "from countveil.cli.doctor import _compiled_code; print(_compiled_code().notes)"
+    program = "from countveil.cli.commands.doctor import _compiled_code; print(_compiled_code().notes)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "COUNTVEIL_CACHE_DIR": str(tmp_path)},

@@ -15,7 +15,7 @@ from scipy import io, sparse
 
 import countveil as cv
 from countveil.cli import main
-from countveil.cli.topics import _write
+from countveil.cli.commands.topics import _write
 
 WORDS = ["goal", "match", "vote", "law"]
 NAMES = [f"letter {i}" for i in range(12)]
@@ -174,7 +174,7 @@ def test_plain_counts_that_are_sparse_in_the_file_stay_sparse(tmp_path, kind, mo
         given.append(problem.views[""].given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("countveil.running.run_into", stop)
+    monkeypatch.setattr("countveil.chains_to_posterior.run_into", stop)
     tracemalloc.start()
     try:
         assert (
@@ -200,7 +200,7 @@ def interrupted_after(n):
 
 
 def test_stopping_keeps_and_saves_what_was_drawn(release, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(41))
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: interrupted_after(41))
     run = tmp_path / "run.zarr"
     assert main(["fit", "topics", str(release), "-o", str(run), *QUICK]) == 130
     told = capsys.readouterr().out
@@ -214,7 +214,7 @@ def test_stopping_keeps_and_saves_what_was_drawn(release, tmp_path, monkeypatch,
 
 def test_stopping_before_the_first_draw_leaves_a_run_that_goes_on(release, tmp_path, monkeypatch, capsys):
     run, words = tmp_path / "run", ["fit", "topics", str(release), *QUICK]
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(3))
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: interrupted_after(3))
     assert main([*words, "-o", str(run)]) == 130
     told = capsys.readouterr().err
     assert f"Stopped before the first draw. To go on: countveil resume {run}" in told
@@ -252,7 +252,7 @@ def test_plain_counts_are_given_again(tmp_path, monkeypatch, capsys):
     file, run = tmp_path / "counts.csv", tmp_path / "run"
     pd.DataFrame(COUNTS, index=NAMES, columns=WORDS).to_csv(file, index_label="letter")
     plain = ["--plain", "--index", "letter"]
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(41))
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: interrupted_after(41))
     assert main(["fit", "topics", str(file), *plain, "-o", str(run), *QUICK, "--quiet"]) == 130
     monkeypatch.undo()
     assert main(["resume", str(run), "--quiet"]) == 2

@@ -105,7 +105,7 @@ def test_a_wide_table_by_another_index_adds(ledger_path, enter):
 
 
 def test_many_rows_add(ledger_path, enter, monkeypatch):
-    monkeypatch.setattr("countveil.counts.accounts.MOST_ROWS", 1)
+    monkeypatch.setattr("countveil.counts.ledger.accounts.MOST_ROWS", 1)
     enter(1, rows=["a", "b"], columns=["x", "y"])
     enter(1, rows=["c", "d"], columns=["x", "y"])
     assert spent(ledger_path) == 2

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from countveil.counts import guarantees, load_release, privatize, privatize_to_file
-from countveil.counts.layout import same_arrays
+from countveil.counts.cells.layout import same_arrays
 
 SHAPE = (40, 40)
 NAMES, WORDS = [f"n{i}" for i in range(40)], [f"w{i}" for i in range(40)]

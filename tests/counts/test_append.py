@@ -13,7 +13,8 @@ import pytest
 
 import countveil as cv
 from countveil.cli import main
-from countveil.counts import append, stack_files
+from countveil.counts import stack_files
+from countveil.counts.sources import append
 
 COLUMNS = ["oil", "gas", "law"]
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from countveil.counts import load_release, privatize, privatize_to_file, stack_rows
-from countveil.counts.layout import same_arrays
+from countveil.counts.cells.layout import same_arrays
 from countveil.privacy import Guarantee
 from goodness_of_fit import discrete_pvalue, fits, rejects
 from privacy.noise_law import cdf

@@ -15,10 +15,10 @@ import pytest
 
 import countveil as cv
 from countveil.cli.options import read_label_file
-from countveil.counts import ledger as ledgers
 from countveil.counts.bounded.within import data_size, size_on_disk
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.options import InputOptions
+from countveil.counts.ledger import ledger as ledgers
 
 posix = pytest.mark.skipif(sys.platform != "linux", reason="needs links, pipes and holes as on Linux")
 HUGE = 1 << 40

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release, simulate_release
-from countveil.counts.layout import same_arrays
+from countveil.counts.cells.layout import same_arrays
 from goodness_of_fit import SEED
 
 VALUES = np.array([[3, -2, 0, 7], [0, -1, -5, 0], [1, 300, -4, 2]])
@@ -226,7 +226,7 @@ def test_a_small_file_does_not_make_its_reader_ask_for_gigabytes(tmp_path):
 @pytest.mark.parametrize("shape", [(1, 30), (1, 32), (3, 11), (7, 4), (20, 1), (5, 3, 2)])
 @pytest.mark.parametrize("block", [4, 8, 1000])
 def test_the_missing_cells_are_those_that_are_not_listed(shape, block, tmp_path, monkeypatch):
-    for module in ("layout", "files.cells"):
+    for module in ("cells.layout", "files.cells"):
         monkeypatch.setattr(f"countveil.counts.{module}.CELLS_PER_BLOCK", block)
     rng = np.random.default_rng(0)
     for share in (0.0, 0.2, 0.45, 1.0):

@@ -18,8 +18,8 @@ from countveil.counts import (
     privatize_to_file,
     simulate_release,
 )
+from countveil.counts.cells.layout import same_arrays
 from countveil.counts.files.cells import CellFile
-from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 
 SIGNED = np.array([[3, -2, 0, 7], [0, -1, -5, 0], [1, 300, -4, 2]])

@@ -19,7 +19,7 @@ from countveil.counts import (
     privatize,
     privatize_to_file,
 )
-from countveil.counts.layout import same_arrays
+from countveil.counts.cells.layout import same_arrays
 from countveil.privacy import Guarantee
 from goodness_of_fit import SEED
 

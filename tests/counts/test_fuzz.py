@@ -16,10 +16,10 @@ from scipy import io as scipy_io
 from scipy import sparse
 
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release, privatize
+from countveil.counts.cells.layout import same_arrays
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.count_files import read_count_file
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee, add_noise
 
 NAMED = (ValueError, TypeError)

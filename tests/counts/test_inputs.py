@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from countveil.counts import load_release, privatize, privatize_to_file
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.plain_counts import read_plain_file
+from countveil.counts.sources.plain_counts import read_plain_file
 from goodness_of_fit import fits, rejects
 
 LOUD = 900  # epsilon: the chance of any noise at all is exp(-900)

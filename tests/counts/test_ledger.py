@@ -13,7 +13,7 @@ import pytest
 
 import countveil as cv
 from counts.conftest import spent
-from countveil.counts import ledger as ledger_file
+from countveil.counts.ledger import ledger as ledger_file
 
 COUNTS = [[3, 0], [1, 2]]
 

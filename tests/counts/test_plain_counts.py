@@ -6,8 +6,8 @@ import pytest
 from scipy import sparse
 
 from countveil.counts import combine_releases, simulate_release
-from countveil.counts.layout import same_arrays
-from countveil.counts.plain_counts import read_counts, read_plain_counts
+from countveil.counts.cells.layout import same_arrays
+from countveil.counts.sources.plain_counts import read_counts, read_plain_counts
 
 COUNTS = np.random.default_rng(0).poisson(0.5, (7, 5)) * np.array([1, 1, 1, 1, 300])
 

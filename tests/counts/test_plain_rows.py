@@ -14,9 +14,9 @@ import countveil as cv
 from counts.test_damaged_files import rewritten
 from countveil.cli import main
 from countveil.counts import PrivateCounts, ReleaseFileError, load_release, privatize, simulate_release
+from countveil.counts.cells.layout import same_arrays
 from countveil.counts.describe import explanation
 from countveil.counts.inputs.forms import FORMS
-from countveil.counts.layout import same_arrays
 from countveil.privacy import Guarantee
 
 SIGNED = np.array([[3, -2, 0, 7], [0, 1, 5, 0], [1, 300, -4, 2]])

@@ -11,7 +11,7 @@ from countveil.counts.files import cells, folder, release, rows, scratch
 from countveil.counts.files.rows import read_rows, shape_of
 from countveil.counts.files.scratch import is_mapped
 from countveil.counts.private_counts import PrivateCounts
-from countveil.counts.row_part import row_part
+from countveil.counts.sources.row_part import row_part
 from goodness_of_fit import SEED
 
 RNG = np.random.default_rng(SEED)

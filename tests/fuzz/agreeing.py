@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from countveil.counts import ledger
 from countveil.counts.files import cells, folder, header
+from countveil.counts.ledger import ledger
 from countveil.posterior.runs import checkpoint, reader, stored_problem
 
 

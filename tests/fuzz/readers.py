@@ -8,7 +8,7 @@ import countveil as cv
 from countveil.cli.main import main
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.plain_counts import read_plain_file
+from countveil.counts.sources.plain_counts import read_plain_file
 from fuzz.agreeing import checksums
 from fuzz.worker import Reader
 

@@ -36,7 +36,7 @@ def _always_the_same() -> Iterator[None]:
         mock.patch(
             "countveil.counts.record.secrets", SimpleNamespace(token_hex=lambda _: f"{next(numbers):032x}")
         ),
-        mock.patch("countveil.counts.ledger._now", return_value="2025-01-01T00:00:00+00:00"),
+        mock.patch("countveil.counts.ledger.ledger._now", return_value="2025-01-01T00:00:00+00:00"),
         mock.patch(
             "countveil.posterior.runs.growing_store.time",
             SimpleNamespace(perf_counter=lambda: 0.0, monotonic=time.monotonic),

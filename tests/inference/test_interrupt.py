@@ -55,7 +55,7 @@ def test_before_the_first_draw_there_is_nothing_to_return():
 
 
 def test_fit_warns_that_it_was_interrupted(monkeypatch):
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(11))
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: interrupted_after(11))
     with pytest.warns(UserWarning, match="interrupted: 3 of 8 draws per chain were kept"):
         posterior = cv.fit(cv.TopicModel(2), RELEASE, sweeps=20, burn_in=4, thin=2, seed=1)
     assert posterior.n_draws == 6

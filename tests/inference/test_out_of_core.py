@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.counts.clamp import RhoLevels
+from countveil.counts.cells.clamp import RhoLevels
+from countveil.counts.cells.layout import Block, row_ranges, without_cells
 from countveil.counts.files.release import stream_release
-from countveil.counts.layout import Block, row_ranges, without_cells
 from countveil.inference.engines.cpu import tokens
 from countveil.inference.engines.sharded.in_process import open_problem_in_shards
 from countveil.inference.observed import observe

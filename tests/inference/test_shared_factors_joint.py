@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.counts.plain_counts import read_plain_counts
+from countveil.counts.sources.plain_counts import read_plain_counts
 from countveil.inference.engines.cpu.sampler import CpuSampler
 from countveil.inference.problem import make_problem
 from countveil.models import CommunityModel, Factorization, SharedFactors, TopicModel

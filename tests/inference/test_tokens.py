@@ -6,7 +6,7 @@ from scipy import stats
 
 import countveil as cv
 from countveil.counts import CombinedReleases
-from countveil.counts.plain_counts import read_counts
+from countveil.counts.sources.plain_counts import read_counts
 from countveil.inference.engines.cpu.alias_tables import choose_slots, word_at, word_tables
 from countveil.inference.engines.cpu.cells import Cells
 from countveil.inference.engines.cpu.choose import make_plan

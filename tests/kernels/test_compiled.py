@@ -67,7 +67,7 @@ print(value_of(LARGE, 0, 5, np.array([0, 3]), columns, values))
 # ``_draw_repeated_cells`` of posterior/ calls ``gather`` of inference/.
 GATHER = """
 import numpy as np
-from countveil.posterior.true_counts import _draw_repeated_cells
+from countveil.posterior.count_draws.true_counts import _draw_repeated_cells
 n = 200
 out, looks, rho = np.zeros(n, dtype=np.int64), np.tile([3, 40], (n, 1)), np.tile([5.0, 0.1], (n, 1))
 _draw_repeated_cells(np.uint64(1), 0, 0, np.arange(n), looks, np.full(n, 9.0), rho, out)
@@ -98,8 +98,8 @@ def test_the_key_covers_what_is_compiled_and_nothing_else(tmp_path, monkeypatch)
     before = key()
     assert before == compiled.source_hash()
     expected = {
-        "posterior/true_counts.py": True, "kernels/steps.py": True, "models/einsum/update.py": True,
-        "inference/observed.py": True, "posterior/axes.py": False, "cli/fit.py": False,
+        "posterior/count_draws/true_counts.py": True, "kernels/steps.py": True, "models/einsum/update.py": True,
+        "inference/observed.py": True, "posterior/axes.py": False, "cli/commands/fit.py": False,
     }  # fmt: skip
     for name, counts in expected.items():
         source = (package / name).read_text()

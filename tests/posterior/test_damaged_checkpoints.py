@@ -54,7 +54,7 @@ def stopped(tmp_path_factory):
     """A run with a checkpoint after every sweep, stopped after sweep 20: three draws."""
     path = tmp_path_factory.mktemp("runs") / "run.zarr"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("countveil.running.progress_bar", lambda *given: stopped_after(20))
+        patch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: stopped_after(20))
         patch.setattr(growing_store, "_SHARE", float("inf"))
         with pytest.warns(UserWarning, match="interrupted: 3 of 6"):
             cv.fit(cv.TopicModel(2), RELEASE, store=path, checkpoint_seconds=0, **SHORT)
@@ -377,7 +377,7 @@ def test_a_run_that_was_stopped_in_a_relocation_goes_on(model, tmp_path, monkeyp
     release = cv.simulate_release(counts, epsilon=2, seed=0)
     whole, run = cv.fit(model, release, **options), tmp_path / "run.zarr"
     with monkeypatch.context() as patch:
-        patch.setattr("countveil.running.progress_bar", lambda *given: stopped_after(30))
+        patch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: stopped_after(30))
         patch.setattr(growing_store, "_SHARE", float("inf"))
         with pytest.raises(KeyboardInterrupt):
             cv.fit(model, release, store=run, checkpoint_seconds=0, **options)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.posterior.runs import check_folder, growing_store
+from countveil.posterior.runs import growing_store
 from countveil.posterior.runs.checkpoint import read_checkpoint
+from countveil.posterior.runs.checks import folder
 from countveil.posterior.runs.reader import root_attributes
 from goodness_of_fit import SEED
 
@@ -136,7 +137,7 @@ def test_a_file_that_is_renamed_while_a_reader_looks_is_no_damage(tmp_path, monk
     model, data, _ = CASES["exact"]
     path = tmp_path / "run.zarr"
     posterior = cv.fit(model, data, **{**LONG, "sweeps": 60}, store=path)
-    place, look = path / "checkpoint" / "chains", check_folder.size_on_disk
+    place, look = path / "checkpoint" / "chains", folder.size_on_disk
     renamed = []
 
     def size_of_what_moves(file):
@@ -145,6 +146,6 @@ def test_a_file_that_is_renamed_while_a_reader_looks_is_no_damage(tmp_path, monk
             renamed.append(file)
         return look(file)
 
-    monkeypatch.setattr(check_folder, "size_on_disk", size_of_what_moves)
+    monkeypatch.setattr(folder, "size_on_disk", size_of_what_moves)
     same_draws(cv.load_posterior(path), posterior)
     assert renamed

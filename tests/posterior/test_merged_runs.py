@@ -99,7 +99,7 @@ def test_a_chain_that_was_stopped_goes_on(parts, whole, tmp_path, monkeypatch):
                 raise KeyboardInterrupt
             yield sweep
 
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: progress)
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: progress)
     run = tmp_path / "0.zarr"
     with pytest.warns(UserWarning, match="interrupted"):
         cv.fit(cv.TopicModel(2), RELEASE, chain=0, store=run, **SHORT)

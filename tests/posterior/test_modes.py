@@ -10,9 +10,9 @@ from scipy.signal import lfilter
 import countveil as cv
 from countveil.evaluation import held_out_log_score, log_likelihood
 from countveil.posterior import warn_of_modes
-from countveil.posterior.modes import modes_of, posterior_modes
-from countveil.posterior.summary import summarize
-from countveil.posterior.verdict import convergence
+from countveil.posterior.diagnostics.modes import modes_of, posterior_modes
+from countveil.posterior.diagnostics.summary import summarize
+from countveil.posterior.diagnostics.verdict import convergence
 from goodness_of_fit import SEED
 
 

@@ -89,7 +89,7 @@ def stop_after(monkeypatch):
                     raise KeyboardInterrupt
                 yield sweep
 
-        monkeypatch.setattr("countveil.running.progress_bar", lambda *given: progress)
+        monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: progress)
 
     return change
 
@@ -215,7 +215,7 @@ def test_it_is_readable_while_it_grows(tmp_path, monkeypatch):
                 assert part.topics(2).top_words().shape == (2, 2)
             yield sweep
 
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: progress)
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: progress)
     monkeypatch.setattr(growing_store, "_SHARE", float("inf"))
     cv.fit(cv.TopicModel(2), RELEASE, store=run, checkpoint_seconds=0, **SHORT)
     assert seen == [1, 3, 4, 5], "after sweeps 15, 19, 23 and 27"

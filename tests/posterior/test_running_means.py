@@ -141,7 +141,7 @@ def test_stopped_and_resumed_on_disk_it_is_the_run_in_memory(keep, tmp_path, mon
             yield sweep
 
     with monkeypatch.context() as patch:
-        patch.setattr("countveil.running.progress_bar", lambda *given: stop)
+        patch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: stop)
         with pytest.warns(UserWarning, match="interrupted: 5 of 15"):
             part = cv.fit(model, RELEASE, store=run, **settings)
     with pytest.warns(UserWarning, match="unfinished"):

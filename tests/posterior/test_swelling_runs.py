@@ -15,8 +15,8 @@ import zarr
 
 import countveil as cv
 from countveil.posterior.runs import schema
-from countveil.posterior.runs.check_chunk import decoded_size
-from countveil.posterior.runs.check_folder import check_folder
+from countveil.posterior.runs.checks.chunk import decoded_size
+from countveil.posterior.runs.checks.folder import check_folder
 
 ZSTD = numcodecs.Zstd(level=3)
 GROUP = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})

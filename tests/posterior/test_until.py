@@ -76,7 +76,7 @@ def test_one_of_the_two_will_do(whole):
 
 def test_on_disk_stopped_and_resumed(enough, tmp_path, monkeypatch):
     run = tmp_path / "run.zarr"
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(151))
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: interrupted_after(151))
     with pytest.warns(UserWarning, match="interrupted: 25 of 350"):
         cv.fit(MODEL, RELEASE, until=UNTIL, store=run, **LONG)
     monkeypatch.undo()
@@ -185,7 +185,7 @@ def test_chains_apart_cannot_see_each_other(tmp_path):
 @pytest.mark.long
 def test_a_run_whose_scalars_lie_elsewhere_is_refused(tmp_path, monkeypatch):
     run = tmp_path / "run.zarr"
-    monkeypatch.setattr("countveil.running.progress_bar", lambda *given: interrupted_after(151))
+    monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: interrupted_after(151))
     with pytest.warns(UserWarning, match="interrupted"):
         cv.fit(MODEL, RELEASE, until=UNTIL, store=run, **LONG)
     monkeypatch.undo()

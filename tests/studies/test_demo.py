@@ -9,10 +9,10 @@ import pytest
 import countveil as cv
 from countveil.cli import main
 from countveil.runtime.compiled import PACKAGE
-from countveil.studies.demo import match_topics, run_demo
-from countveil.studies.demo_text import demo_text
-from countveil.studies.docstring_corpus import choose_documents, count_words, public_vocabulary
-from countveil.studies.docstrings import docstrings_below
+from countveil.studies.demo.demo import match_topics, run_demo
+from countveil.studies.demo.demo_text import demo_text
+from countveil.studies.demo.docstring_corpus import choose_documents, count_words, public_vocabulary
+from countveil.studies.demo.docstrings import docstrings_below
 
 SMALL = {"max_documents": 80, "max_words": 120}
 
@@ -27,7 +27,7 @@ def small_corpus(max_documents, max_words):
 def result(tmp_path_factory):
     said = []
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    with patch("countveil.studies.demo.docstring_corpus", small_corpus):
+    with patch("countveil.studies.demo.demo.docstring_corpus", small_corpus):
         found = run_demo(folder, **SMALL, n_topics=4, sweeps=20, say=said.append)
     assert len(said) == 6
     assert found.corpus.counts.shape == (80, 120)
@@ -88,7 +88,7 @@ def test_a_private_fit_above_the_yardstick_is_explained(result):
 
 
 def test_a_second_demo_replaces_the_first_and_has_other_noise(result, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("countveil.studies.demo.docstring_corpus", small_corpus)
+    monkeypatch.setattr("countveil.studies.demo.demo.docstring_corpus", small_corpus)
     words = ["--documents", "80", "--words", "120", "--topics", "4", "--sweeps", "20", "--epsilon", "1/2"]
     for _ in range(2):
         assert main(["demo", "-o", str(tmp_path / "out"), *words]) == 0

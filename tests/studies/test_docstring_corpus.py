@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from countveil.studies import docstring_corpus as corpus_module
-from countveil.studies.docstring_corpus import (
+from countveil.studies.demo import docstring_corpus as corpus_module
+from countveil.studies.demo.docstring_corpus import (
     LEFT_OUT_WORDS,
     choose_documents,
     count_words,
     docstring_corpus,
     public_vocabulary,
 )
-from countveil.studies.docstrings import docstrings_below
+from countveil.studies.demo.docstrings import docstrings_below
 
 # All that a corpus holds, as one text.
 DIGESTED = (
@@ -63,7 +63,7 @@ def test_what_the_demo_gets(corpus):
 def test_a_fresh_process_finds_the_same_and_imports_none_of_what_it_reads(corpus):
     program = (
         "import sys\n"
-        "from countveil.studies.docstring_corpus import docstring_corpus\n"
+        "from countveil.studies.demo.docstring_corpus import docstring_corpus\n"
         "from hashlib import sha256\n"
         "before = set(sys.modules)\n"
         "c = docstring_corpus()\n"

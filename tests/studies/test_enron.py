@@ -9,9 +9,9 @@ from scipy import sparse
 import countveil as cv
 from countveil.cli import main
 from countveil.studies.enron import read_mails
-from countveil.studies.months import load_messages
-from countveil.studies.networks import load_network
-from countveil.studies.texts import load_documents
+from countveil.studies.experiments.months import load_messages
+from countveil.studies.experiments.networks import load_network
+from countveil.studies.experiments.texts import load_documents
 
 WORDS = ["gas", "power", "price", "market", "trade", "contract", "energy", "pipeline", "meeting", "schedule"]
 DATE = "Mon, 14 May 2001 16:39:00 -0700 (PDT)"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from countveil.cli.study import find_study
+from countveil.cli.commands.study import find_study
 from countveil.studies.page import filled, read_summary
 from countveil.studies.results import ResultFolder, summary_text, table_text
 

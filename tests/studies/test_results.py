@@ -9,8 +9,8 @@ from scipy import stats
 
 import countveil as cv
 from countveil.studies import plan as plan_module
-from countveil.studies.communities import STUDY as COMMUNITIES
-from countveil.studies.links import STUDY as LINKS
+from countveil.studies.experiments.communities import STUDY as COMMUNITIES
+from countveil.studies.experiments.links import STUDY as LINKS
 from countveil.studies.plan import Found, Job, Settings, fitted, methods_at_levels, observed_by, repeated
 from countveil.studies.results import ResultFolder, mean_and_interval, run_study, summary_text
 

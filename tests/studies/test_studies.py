@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 from countveil.cli import main
-from countveil.cli.study import STUDIES, find_study
-from countveil.studies.blocks import HEAVY, RATE, SHAPE, draw_network, entries_given
-from countveil.studies.links import hidden_cells
-from countveil.studies.months import match_components, messages_by_month, planted_messages
-from countveil.studies.networks import planted_network
+from countveil.cli.commands.study import STUDIES, find_study
+from countveil.studies.experiments.blocks import HEAVY, RATE, SHAPE, draw_network, entries_given
+from countveil.studies.experiments.links import hidden_cells
+from countveil.studies.experiments.months import match_components, messages_by_month, planted_messages
+from countveil.studies.experiments.networks import planted_network
 from countveil.studies.plan import PRIORS
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 import countveil
 
-# The table of commands: modules of this folder, each with ``configure(subparsers) -> parsers`` and ``run(arguments)
-# -> int``. They import what they need inside ``run``, so that help comes at once.
+# The table of commands: modules of ``commands/``, each with ``configure(subparsers) -> parsers`` and
+# ``run(arguments) -> int``. They import what they need inside ``run``, so that help comes at once.
 COMMANDS = [
     "demo", "privatize", "append", "show", "ledger", "fit", "resume", "merge", "topics", "transform",
     "plot", "study", "enron", "audit", "doctor",
@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains when it flushes at its end
         return 128 + 13
     except TimeoutError as error:
-        from countveil.running import BurnInNotEndedError
+        from countveil.chains_to_posterior import BurnInNotEndedError
 
         if not isinstance(error, BurnInNotEndedError):
             print(f"countveil {arguments.command}: error: {_line(error)}", file=sys.stderr)
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"countveil {countveil.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        module = importlib.import_module(f"countveil.cli.{name}")
+        module = importlib.import_module(f"countveil.cli.commands.{name}")
         for command in module.configure(commands):
             command.add_argument("--debug", action="store_true", help="show the whole traceback of an error")
             command.set_defaults(run=module.run)

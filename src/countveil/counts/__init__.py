@@ -5,14 +5,14 @@
 else may see the counts.
 """
 
-from countveil.counts.append import append_release, stack_files
-from countveil.counts.combine import CombinedReleases, combine_releases
 from countveil.counts.files.header import ReleaseFileError
-from countveil.counts.ledger import Ledger, LedgerError
+from countveil.counts.ledger.ledger import Ledger, LedgerError
 from countveil.counts.private_counts import PrivateCounts, load_release
 from countveil.counts.privatize import privatize, privatize_to_file
 from countveil.counts.simulate import simulate_release
-from countveil.counts.stack import stack_rows
+from countveil.counts.sources.append import append_release, stack_files
+from countveil.counts.sources.combine import CombinedReleases, combine_releases
+from countveil.counts.sources.stack import stack_rows
 
 __all__ = [
     "CombinedReleases",

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from countveil.counts.cells.layout import Contents
 from countveil.counts.inputs.forms import FORMS, a_form
-from countveil.counts.layout import Contents
 from countveil.counts.noise_parameter import as_good_as_plain
 from countveil.counts.shown_text import visible
 from countveil.privacy import Guarantee

@@ -10,15 +10,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from countveil.counts.clamp import clamp
-from countveil.counts.describe import explanation, one_line, release_dict
-from countveil.counts.files.release import check_parquet, read_release, write_release
-from countveil.counts.files.rows import read_rows
-from countveil.counts.files.scratch import check_scratch
-from countveil.counts.hide import hidden
-from countveil.counts.inputs.arrays import ReleasedValues
-from countveil.counts.inputs.labels import read_labels, shares_labels
-from countveil.counts.layout import (
+from countveil.counts.cells.clamp import clamp
+from countveil.counts.cells.hide import hidden
+from countveil.counts.cells.layout import (
     Cells,
     Contents,
     NonPositive,
@@ -27,6 +21,12 @@ from countveil.counts.layout import (
     same_arrays,
     to_dense,
 )
+from countveil.counts.describe import explanation, one_line, release_dict
+from countveil.counts.files.release import check_parquet, read_release, write_release
+from countveil.counts.files.rows import read_rows
+from countveil.counts.files.scratch import check_scratch
+from countveil.counts.inputs.arrays import ReleasedValues
+from countveil.counts.inputs.labels import read_labels, shares_labels
 from countveil.counts.noise_parameter import read_rho
 from countveil.counts.record import Record
 from countveil.privacy import Guarantee

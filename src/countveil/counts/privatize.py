@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from countveil.counts.clamp import clamp
+from countveil.counts.cells.clamp import clamp
+from countveil.counts.cells.layout import Block, Contents, row_ranges, without_cells
 from countveil.counts.files.release import check_free, check_not_input, ids_in, stream_release
 from countveil.counts.guarantees import RowGuarantees, read_guarantees
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import LabelledCounts
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.layout import Block, Contents, row_ranges, without_cells
-from countveil.counts.ledger import Charge, Ledger, charged, check_ledger
+from countveil.counts.ledger.ledger import Charge, Ledger, charged, check_ledger
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.record import new_record
 from countveil.privacy import Guarantee

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts.clamp import clamp
+from countveil.counts.cells.clamp import clamp
+from countveil.counts.cells.layout import Block, Contents, row_ranges, rows_of
 from countveil.counts.inputs.arrays import TrueCounts, read_true_counts
 from countveil.counts.inputs.labels import read_labels
-from countveil.counts.layout import Block, Contents, row_ranges, rows_of
 from countveil.counts.noise_parameter import read_rho
 from countveil.counts.private_counts import PrivateCounts
 from countveil.privacy import Guarantee

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.layout import row_indices
-from countveil.counts.plain_counts import read_plain_counts
+from countveil.counts.cells.layout import row_indices
+from countveil.counts.sources.plain_counts import read_plain_counts
 from countveil.evaluation.likelihood import cell_draws, cell_places
 from countveil.inference.observed import cells_at, observe, seen
-from countveil.posterior.modes import warn_of_modes
+from countveil.posterior.diagnostics.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.states import row_slices
 

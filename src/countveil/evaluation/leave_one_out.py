@@ -18,7 +18,7 @@ from countveil.evaluation.likelihood import cell_draws
 from countveil.evaluation.psis import good_k, smoothed_weights
 from countveil.inference.observed import cells_at
 from countveil.posterior.axes import free_names
-from countveil.posterior.modes import warn_of_modes
+from countveil.posterior.diagnostics.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.states import row_slices
 

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from scipy import sparse
 
-from countveil.counts.hide import flat_positions
+from countveil.counts.cells.hide import flat_positions
 from countveil.inference.observed import (
     MISSING,
     Observed,
@@ -24,9 +24,9 @@ from countveil.kernels.noise.geometric import log_marginal_clamped
 from countveil.kernels.poisson import log_poisson
 from countveil.models.count_model import rates_at
 from countveil.posterior.axes import free_names
-from countveil.posterior.modes import warn_of_modes
+from countveil.posterior.diagnostics.modes import warn_of_modes
+from countveil.posterior.diagnostics.select import say_selection
 from countveil.posterior.posterior import Posterior
-from countveil.posterior.select import say_selection
 from countveil.posterior.states import KeptStates, row_slices
 from countveil.runtime.compiled import compiled
 

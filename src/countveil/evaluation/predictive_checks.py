@@ -24,11 +24,11 @@ from countveil.inference.observed import cells_at
 from countveil.kernels import steps
 from countveil.kernels.uniform import fill_first_uniforms
 from countveil.models.count_model import rates_at, whole_number
+from countveil.posterior.count_draws.predictive import Looks, looks_at
+from countveil.posterior.count_draws.predictive_tree import read_seed
+from countveil.posterior.diagnostics.summary import check_interval, tails_of
 from countveil.posterior.posterior import Posterior
-from countveil.posterior.predictive import Looks, looks_at
-from countveil.posterior.predictive_tree import read_seed
 from countveil.posterior.states import row_slices
-from countveil.posterior.summary import check_interval, tails_of
 
 #: Rows of a rootogram, unless it is said how many.
 _MOST_VALUES = 30

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.clamp import RhoLevels
+from countveil.counts.cells.clamp import RhoLevels
+from countveil.counts.cells.layout import Cells, Contents, NonPositive, Places, row_indices
 from countveil.counts.files.scratch import is_mapped
-from countveil.counts.layout import Cells, Contents, NonPositive, Places, row_indices
-from countveil.counts.plain_counts import PlainCounts, read_counts
+from countveil.counts.sources.plain_counts import PlainCounts, read_counts
 from countveil.inference.carry import Carry
 from countveil.inference.observed import Observed, margins_of, observe
 from countveil.kernels.philox import SweepKey

@@ -2,8 +2,8 @@
 
 from countveil.posterior.align.components import Components
 from countveil.posterior.align.topics import Topics
+from countveil.posterior.diagnostics.modes import ModesWarning, warn_of_modes
 from countveil.posterior.load import load_posterior
-from countveil.posterior.modes import ModesWarning, warn_of_modes
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.runs.reader import PosteriorFileError
 from countveil.posterior.shared import SharedPosterior

@@ -15,29 +15,34 @@ import pandas as pd
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.plain_counts import PlainCounts
 from countveil.counts.shown_text import visible
+from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.inference.observed import Observed, observe
 from countveil.inference.problem import Counts, as_if_released, modelled_part
 from countveil.models.count_model import whole_number
 from countveil.posterior.align import ALIGNERS, aligned_as
+from countveil.posterior.align.aligned_tree import aligned_tree
 from countveil.posterior.align.components import Components
 from countveil.posterior.align.joined_chains import JoinedChains
+from countveil.posterior.align.pooling import pooling_warning
 from countveil.posterior.align.topics import Topics
-from countveil.posterior.aligned_tree import aligned_tree
 from countveil.posterior.axes import chosen_cells, free_names, positions, readable_labels
+from countveil.posterior.count_draws.predictive_tree import predictive_blocks, predictive_tree
+from countveil.posterior.count_draws.true_counts import labelled_counts
+from countveil.posterior.diagnostics.modes import warn_of_modes
+from countveil.posterior.diagnostics.select import (
+    checked_numbers,
+    described_sizes,
+    say_selection,
+    with_chains,
+)
+from countveil.posterior.diagnostics.summary import Summary, check_interval, summarize, watched
+from countveil.posterior.diagnostics.verdict import with_verdict
 from countveil.posterior.export import to_graph, to_table
-from countveil.posterior.modes import warn_of_modes
-from countveil.posterior.pooling import pooling_warning
-from countveil.posterior.predictive_tree import predictive_blocks, predictive_tree
 from countveil.posterior.prevalence import Prevalence, prevalence_of
 from countveil.posterior.runs.writer import save_run
 from countveil.posterior.scales import Totals, scales_of, totals_of
-from countveil.posterior.select import checked_numbers, described_sizes, say_selection, with_chains
 from countveil.posterior.states import KeptDraws, KeptStates, row_slices
-from countveil.posterior.summary import Summary, check_interval, summarize, watched
-from countveil.posterior.true_counts import labelled_counts
-from countveil.posterior.verdict import with_verdict
 
 
 class Posterior(KeptDraws):

@@ -9,7 +9,7 @@ whatever scale theta and phi have traded. Draws are aligned first.
 
 It is a statement about the group, not about its rows: with n_g rows whose shares vary it stays uncertain even where
 all counts are known. The mean of the rows' own shares is another thing, and posterior means of those are pulled
-together by whatever hides the rows' counts: noise above all. ``pooling.py`` says how much.
+together by whatever hides the rows' counts: noise above all. ``align/pooling.py`` says how much.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import xarray as xr
 
 from countveil.counts.shown_text import visible
 from countveil.posterior.align.matching import all_draws, shares_of
-from countveil.posterior.summary import interval_dataset, mean_and_interval
+from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior

@@ -25,7 +25,7 @@ import xarray as xr
 from countveil.counts import PrivateCounts
 from countveil.inference.problem import modelled_part
 from countveil.posterior.axes import free_names
-from countveil.posterior.summary import interval_dataset, mean_and_interval
+from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior

@@ -12,21 +12,21 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from countveil.counts.plain_counts import PlainCounts
 from countveil.counts.shown_text import visible
+from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.inference.monitor import scalars_of_view
 from countveil.inference.problem import Counts
 from countveil.inference.store import Draws
 from countveil.models.shared_factors import SharedFactors
+from countveil.posterior.align.aligned_tree import aligned_shared_tree
 from countveil.posterior.align.shared_order import SharedOrder
-from countveil.posterior.aligned_tree import aligned_shared_tree
+from countveil.posterior.diagnostics.select import checked_numbers, described_sizes, with_chains
+from countveil.posterior.diagnostics.summary import Summary, check_interval, summarize, watched
+from countveil.posterior.diagnostics.verdict import with_verdict
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.runs.schema import make_tree
 from countveil.posterior.runs.writer import save_run
-from countveil.posterior.select import checked_numbers, described_sizes, with_chains
 from countveil.posterior.states import KeptDraws, KeptStates
-from countveil.posterior.summary import Summary, check_interval, summarize, watched
-from countveil.posterior.verdict import with_verdict
 
 
 class SharedPosterior(KeptDraws, Mapping[str, Posterior]):

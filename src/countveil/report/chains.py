@@ -11,7 +11,7 @@ from scipy import stats
 
 from countveil.counts.shown_text import visible
 from countveil.posterior import Posterior, SharedPosterior
-from countveil.posterior.summary import summarize
+from countveil.posterior.diagnostics.summary import summarize
 from countveil.report.canvas import (
     GRID,
     PALETTE,

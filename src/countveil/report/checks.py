@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from countveil.evaluation.predictive_checks import pit, rootogram
 from countveil.models.count_model import whole_number
-from countveil.posterior.summary import check_interval, tails_of
+from countveil.posterior.diagnostics.summary import check_interval, tails_of
 from countveil.report.canvas import axes_for
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from matplotlib.patheffects import Normal, Stroke
 
 from countveil.models.count_model import whole_number
 from countveil.posterior import Posterior
-from countveil.posterior.summary import check_interval, tails_of
+from countveil.posterior.diagnostics.summary import check_interval, tails_of
 from countveil.report.canvas import (
     SMALL,
     USUAL,

@@ -10,8 +10,8 @@ from matplotlib.colors import SymLogNorm
 from scipy import sparse
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.layout import Cells
-from countveil.counts.plain_counts import PlainCounts
+from countveil.counts.cells.layout import Cells
+from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.models.count_model import whole_number
 from countveil.posterior import Posterior
 from countveil.posterior.align import aligned_as

@@ -38,7 +38,7 @@ class ResultFolder:
     """What a study has found so far, on disk.
 
     >>> import tempfile
-    >>> from countveil.studies.blocks import STUDY
+    >>> from countveil.studies.experiments.blocks import STUDY
     >>> with tempfile.TemporaryDirectory() as place:
     ...     folder = ResultFolder(place, STUDY, "20 actors")
     ...     folder.add(Job("exact", "paper", 1.0, 0, 10), Found({"error": 0.25}), 1.5)

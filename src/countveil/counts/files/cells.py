@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from countveil.counts.bounded.room import CELL, ReleaseFileError, Room
-from countveil.counts.files.header import KEY, MISSING, Header
-from countveil.counts.files.scratch import ScratchFile
-from countveil.counts.inputs.labels import VALUE
-from countveil.counts.layout import (
+from countveil.counts.cells.layout import (
     CELLS_PER_BLOCK,
     CellList,
     Cells,
@@ -27,6 +24,9 @@ from countveil.counts.layout import (
     row_indices,
     row_ranges,
 )
+from countveil.counts.files.header import KEY, MISSING, Header
+from countveil.counts.files.scratch import ScratchFile
+from countveil.counts.inputs.labels import VALUE
 
 if TYPE_CHECKING:
     import pyarrow as pa

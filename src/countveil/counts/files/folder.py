@@ -32,6 +32,7 @@ from countveil.counts.bounded.within import (
     read_regular,
     size_on_disk,
 )
+from countveil.counts.cells.layout import Contents
 from countveil.counts.files.atomic import (
     final_modes,
     has_writers,
@@ -51,7 +52,6 @@ from countveil.counts.files.header import (
     encode_header,
     read_header,
 )
-from countveil.counts.layout import Contents
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from countveil.counts.bounded.room import NUMBER, ROW, ReleaseFileError, Room
+from countveil.counts.cells.layout import Contents, n_plain_rows, without_cells
 from countveil.counts.inputs.labels import read_labels
-from countveil.counts.layout import Contents, n_plain_rows, without_cells
 from countveil.counts.noise_parameter import read_rho
 from countveil.counts.record import read_record
 from countveil.privacy import Guarantee

@@ -17,7 +17,8 @@ import numpy as np
 
 from countveil.counts.bounded.room import ReleaseFileError, Room
 from countveil.counts.bounded.within import data_size, open_regular
-from countveil.counts.clamp import RhoLevels
+from countveil.counts.cells.clamp import RhoLevels
+from countveil.counts.cells.layout import Block, Contents
 from countveil.counts.files.atomic import new_file
 from countveil.counts.files.cells import (
     CellDigest,
@@ -47,7 +48,6 @@ from countveil.counts.files.header import (
     encode_header,
     metadata_header,
 )
-from countveil.counts.layout import Block, Contents
 
 # More make the metadata of a single file heavy for everyone who opens it.
 LABELS_IN_ONE_FILE = 100_000

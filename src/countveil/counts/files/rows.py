@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from countveil.counts.bounded.room import CELL, ReleaseFileError, Room
-from countveil.counts.clamp import RhoLevels
+from countveil.counts.cells.clamp import RhoLevels
+from countveil.counts.cells.layout import Contents, NonPositive, n_rows_and_width
 from countveil.counts.files.cells import (
     CELLS_PER_READ,
     CellDigest,
@@ -28,7 +29,6 @@ from countveil.counts.files.folder import opened
 from countveil.counts.files.header import MISSING, Header
 from countveil.counts.files.release import read_described
 from countveil.counts.files.scratch import ScratchError, cell_list
-from countveil.counts.layout import Contents, NonPositive, n_rows_and_width
 
 # Arrow's errors are ValueError, OSError or one of the others too.
 _DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, OSError, MemoryError)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from countveil.counts.layout import CellList, Cells, Places
+from countveil.counts.cells.layout import CellList, Cells, Places
 
 #: Numbers that are read and written at a time where a file is written anew.
 _AT_ONCE = 1 << 20

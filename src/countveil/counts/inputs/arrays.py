@@ -16,9 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import sparse
 
-from countveil.counts.inputs.forms import FORMS
-from countveil.counts.inputs.labels import shares_labels
-from countveil.counts.layout import (
+from countveil.counts.cells.layout import (
     Block,
     CellList,
     Cells,
@@ -27,6 +25,8 @@ from countveil.counts.layout import (
     row_ranges,
     shrunk,
 )
+from countveil.counts.inputs.forms import FORMS
+from countveil.counts.inputs.labels import shares_labels
 
 # Above this a double no longer holds every whole number, so "whole" would mean nothing.
 LARGEST = 2**53

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from countveil.counts.cells.layout import Cells
 from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, Values, sparse_cells
 from countveil.counts.inputs.forms import FORMS
 from countveil.counts.inputs.labels import LabelIndex, label_index, object_array, origin, read_labels
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.layout import Cells
 
 
 class GraphCounts(ListedCounts):

@@ -31,7 +31,7 @@ from countveil.posterior.align.matching import (
     shares_of,
 )
 from countveil.posterior.axes import free_names
-from countveil.posterior.summary import interval_dataset, mean_and_interval
+from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
 
 #: Multiplies matrices; the last bits of ``np.matmul`` may depend on threads.
 Product = Callable[[np.ndarray, np.ndarray], np.ndarray]

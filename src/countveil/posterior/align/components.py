@@ -24,7 +24,7 @@ from countveil.posterior.align.matching import (
     in_order,
 )
 from countveil.posterior.axes import free_names
-from countveil.posterior.summary import interval_dataset, mean_and_interval
+from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
 
 _TINY = np.finfo(np.float64).tiny
 

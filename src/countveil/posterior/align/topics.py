@@ -16,10 +16,10 @@ import xarray as xr
 
 from countveil.counts.shown_text import visible
 from countveil.posterior.align.matching import Aligner, axis_draws, fixed_places, in_order
+from countveil.posterior.align.pooling import pooling
 from countveil.posterior.axes import free_names
-from countveil.posterior.pooling import pooling
+from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
 from countveil.posterior.states import row_slices
-from countveil.posterior.summary import interval_dataset, mean_and_interval
 
 _TINY = np.finfo(np.float64).tiny
 

@@ -21,9 +21,12 @@ import zarr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.shown_text import visible
 from countveil.inference.settings import stored_settings
-from countveil.posterior.modes import modes_of, watched_log_likelihood
-from countveil.posterior.runs.check_chunk import open_plain
+from countveil.posterior.diagnostics.modes import modes_of, watched_log_likelihood
+from countveil.posterior.diagnostics.select import selection_in
+from countveil.posterior.diagnostics.summary import summarize
+from countveil.posterior.diagnostics.verdict import convergence, why_it_ended
 from countveil.posterior.runs.checkpoint import MAGIC
+from countveil.posterior.runs.checks.chunk import open_plain
 from countveil.posterior.runs.packed_release import size_on_disk
 from countveil.posterior.runs.reader import (
     PosteriorFileError,
@@ -35,9 +38,6 @@ from countveil.posterior.runs.reader import (
 )
 from countveil.posterior.runs.run_files import BEFORE, CHECKPOINT_GROUP, NEWEST, PLACE
 from countveil.posterior.runs.schema import present_name, stored_model
-from countveil.posterior.select import selection_in
-from countveil.posterior.summary import summarize
-from countveil.posterior.verdict import convergence, why_it_ended
 
 #: The header of a checkpoint has some hundred bytes; a stranger's may say anything of its length.
 _LONGEST_HEADER = 2**16

@@ -11,10 +11,10 @@ import xarray as xr
 from countveil.counts import CombinedReleases, PrivateCounts, combine_releases
 from countveil.counts.bounded.room import Room
 from countveil.counts.bounded.within import size_on_disk as file_size
+from countveil.counts.cells.layout import same_arrays
 from countveil.counts.files.atomic import private_file, scratch_folder
 from countveil.counts.files.names import path_below
 from countveil.counts.files.release import read_release
-from countveil.counts.layout import same_arrays
 
 _NAME = "release.parquet"
 #: Bytes that a missing cell takes where other cells are missing in another release, as both are compared; and, so

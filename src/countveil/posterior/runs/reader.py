@@ -18,9 +18,10 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import ROW, Room
 from countveil.counts.files.names import is_plain_name
 from countveil.inference.settings import stored_settings
-from countveil.posterior.runs.check_chunk import NotOpenedError
-from countveil.posterior.runs.check_folder import check_folder
+from countveil.posterior.diagnostics.select import selection_of
 from countveil.posterior.runs.checkpoint import read_checkpoint
+from countveil.posterior.runs.checks.chunk import NotOpenedError
+from countveil.posterior.runs.checks.folder import check_folder
 from countveil.posterior.runs.packed_release import size_on_disk, unpack_release
 from countveil.posterior.runs.run_files import CHECKPOINT_GROUP, PLACE
 from countveil.posterior.runs.running_group import RUNNING, running_of
@@ -33,7 +34,6 @@ from countveil.posterior.runs.schema import (
     release_groups,
     stored_model,
 )
-from countveil.posterior.select import selection_of
 
 
 class PosteriorFileError(ValueError):

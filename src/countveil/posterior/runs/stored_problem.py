@@ -16,8 +16,8 @@ import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import ReleaseFileError, Room
-from countveil.counts.layout import n_rows_and_width
-from countveil.counts.plain_counts import PlainCounts, read_counts
+from countveil.counts.cells.layout import n_rows_and_width
+from countveil.counts.sources.plain_counts import PlainCounts, read_counts
 from countveil.inference.problem import Counts, Problem, for_rows_of, make_problem
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors

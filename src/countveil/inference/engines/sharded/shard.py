@@ -16,8 +16,8 @@ import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.rows import read_rows
-from countveil.counts.plain_counts import PlainCounts
-from countveil.counts.row_part import row_part
+from countveil.counts.sources.plain_counts import PlainCounts
+from countveil.counts.sources.row_part import row_part
 from countveil.inference.carry import Carry
 from countveil.inference.engines.cpu.sampler import CpuSampler
 from countveil.inference.observed import Observed, observe

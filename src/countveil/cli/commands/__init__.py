@@ -1,0 +1,1 @@
+"""The commands, one file each: ``configure`` describes it, ``run`` does it. ``cli/main.py`` lists them."""

@@ -1,0 +1,58 @@
+"""``countveil append`` and ``countveil stack``: releases of further rows become one with others."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from countveil.cli.options import add_command
+
+_APPEND = """\
+Append the rows of releases to one that is there. It is replaced in one step:
+whatever happens, it is the old release or the new one. Rows must have labels,
+and one that is there already is refused: what was released twice tells more."""
+
+_STACK = """\
+Put many releases together, one below the other: those of a thousand people who
+each sent their own, say. Rows must have labels, every one once; columns and the
+unit of the guarantees must be the same. A folder stands for the releases in it."""
+
+
+def configure(commands: Any) -> list[argparse.ArgumentParser]:
+    """Describe the commands."""
+    example = "example: countveil append study.parquet monday/*.parquet"
+    append = add_command(commands, "append", "append releases to one that grows", _APPEND, example)
+    append.add_argument("release", metavar="RELEASE", help="the release that grows")
+    append.add_argument("parts", metavar="PART", nargs="+", help="releases of further rows")
+    example = "example: countveil stack inbox/ -o study.parquet"
+    stack = add_command(commands, "stack", "put many releases together as one", _STACK, example)
+    stack.add_argument("parts", metavar="PART", nargs="+", help="releases, or folders of release files")
+    stack.add_argument(
+        "-o", "--output", metavar="RELEASE", required=True, help="the release to write, a new name"
+    )
+    return [append, stack]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Put them together, and say what there is now."""
+    from countveil.counts.sources.append import append_release, stack_files
+
+    if arguments.command == "append":
+        print(append_release(arguments.release, *arguments.parts))
+    else:
+        parts = [path for part in arguments.parts for path in _releases(Path(part))]
+        print(stack_files(parts, arguments.output))
+    return 0
+
+
+def _releases(part: Path) -> list[Path]:
+    """Itself; or what lies in a folder that is no release."""
+    from countveil.counts.files.folder import is_release_folder
+
+    if not part.is_dir() or is_release_folder(part):
+        return [part]
+    found = sorted(part.glob("*.parquet"))
+    if not found:
+        raise FileNotFoundError(f"PART: expected releases in the folder {str(part)!r}, got none")
+    return found

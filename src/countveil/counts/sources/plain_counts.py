@@ -1,0 +1,134 @@
+"""Plain counts: what an ordinary, non-private factorization is fitted to; and reading what a fit is given."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from countveil.counts.cells.layout import CellList, Cells, Places
+from countveil.counts.inputs import read_input
+from countveil.counts.inputs.arrays import ReleasedValues, check_whole, sparse_cells, sparse_rows
+from countveil.counts.inputs.graphs import GraphCounts
+from countveil.counts.inputs.labels import read_labels
+from countveil.counts.inputs.options import InputOptions, comes_from
+from countveil.counts.inputs.tables import as_table
+from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.sources.combine import CombinedReleases
+
+
+class PlainCounts(NamedTuple):
+    """True counts in the layout of a release: positive cells by rows, missing cells by rows."""
+
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    labels: tuple[np.ndarray | None, ...]
+    positive: Cells
+    missing: Places | None
+
+    @property
+    def n_observed(self) -> int:
+        """Number of cells that are not missing."""
+        return math.prod(self.shape) - (0 if self.missing is None else len(self.missing.columns))
+
+    def total(self) -> float:
+        """The sum of all counts."""
+        return float(self.positive.values.sum(dtype=np.float64))
+
+
+def read_counts(
+    data: Any, labels: Any = None, name: str = "data"
+) -> PrivateCounts | CombinedReleases | PlainCounts:
+    """What a model is fitted to: releases as they are, anything else as plain counts.
+
+    Errors speak of the parameter ``name``.
+    """
+    if not isinstance(data, PrivateCounts | CombinedReleases):
+        return read_plain_counts(data, labels, name)
+    if labels is not None:
+        raise ValueError("labels: expected None for a release, which has its own, got labels")
+    return data
+
+
+def read_plain_counts(counts: Any, labels: Any = None, name: str = "data") -> PlainCounts:
+    """Plain counts from a numpy array (masked arrays: masked = missing), lists, scipy.sparse, a DataFrame.
+
+    What was read before, and has its labels, stays as it is. Negative values are refused with a hint: they look
+    like a release. Errors speak of the parameter ``name``.
+    """
+    if isinstance(counts, PlainCounts):
+        return counts
+    if labels is None and hasattr(counts, "columns") and hasattr(counts, "index"):
+        labels = ([str(i) for i in counts.index], [str(c) for c in counts.columns])
+    if hasattr(counts, "columns") and hasattr(counts, "to_numpy"):
+        counts = _numbers(counts, name)
+    if sparse.issparse(counts):
+        return _from_sparse(counts, labels, name)
+    if not isinstance(counts, np.ndarray | list | tuple):
+        raise TypeError(
+            f"{name}: expected a release, a numpy array, a scipy.sparse matrix or a DataFrame, {_got(counts)}"
+        )
+    source = ReleasedValues(counts, None, name)
+    axes, names = read_labels(labels, source.shape)
+    positive, missing, negative = CellList(source.shape), CellList(source.shape), False
+    for block in source.blocks():
+        positive.add_dense(block.start, block.values > 0, block.values)
+        if block.missing is not None:
+            missing.add_dense(block.start, block.missing)
+        negative = negative or bool((block.values < 0).any())
+    _refuse_negative(negative, name)
+    return PlainCounts(source.shape, axes, names, positive.cells(), missing.places() if missing else None)
+
+
+def _from_sparse(counts: Any, labels: Any, name: str) -> PlainCounts:
+    rows = sparse_rows(counts, name)
+    shape = tuple(int(n) for n in rows.shape)
+    axes, names = read_labels(labels, shape)
+    check_whole(rows.data, name, negative_allowed=True)
+    _refuse_negative(bool((rows.data < 0).any()), name)
+    return PlainCounts(shape, axes, names, sparse_cells(rows), None)
+
+
+def read_plain_file(path: str | os.PathLike[str], options: InputOptions) -> PlainCounts:
+    """Plain counts from a file as ``privatize`` takes it. What is sparse in the file is never made dense."""
+    read = read_input(path, options)
+    counts = read.counts
+    # A symmetric file has each pair once. Nothing gets noise here, so both of its places may have the count.
+    positive = counts.mirrored() if isinstance(counts, GraphCounts) else counts.positive()
+    return PlainCounts(counts.shape, *read_labels(read.labels, counts.shape), positive, None)
+
+
+def _refuse_negative(found: bool, name: str) -> None:
+    if found:
+        raise ValueError(
+            f"{name}: expected counts >= 0, got negative values; if these are released (noisy) counts, "
+            "say so: cv.PrivateCounts(values, alpha=...)"
+        )
+
+
+def _numbers(frame: Any, name: str) -> np.ndarray:
+    """The values of a DataFrame. Plain counts are no secret here, so a wrong column is named."""
+    values = frame.to_numpy()
+    table = as_table(frame)
+    if values.dtype.kind in "biuf" or table is None or not table.names:
+        return values
+    columns = [table.column(place) for place in range(len(table.names))]
+    for label, column in zip(table.names, columns, strict=True):
+        if column.dtype.kind not in "biuf":
+            raise TypeError(
+                f"{name}: expected columns of whole numbers, got {label!r} with something else or missing values; "
+                "labels of rows belong into the index of a DataFrame, or into labels"
+            )
+    return np.column_stack(columns)
+
+
+def _got(thing: Any) -> str:
+    if isinstance(thing, str | os.PathLike):
+        return f"got a path; load_release({os.fspath(thing)!r}) first"
+    got = f"got {type(thing).__name__}"
+    if comes_from(thing, "networkx", "Graph"):
+        return f"{got}; networkx.to_numpy_array(graph, weight='weight', dtype=int) makes an array of it"
+    return got

@@ -1,0 +1,5 @@
+"""New rows, by a posterior: where they stand among the topics or communities that were found before."""
+
+from countveil.transforming.memberships import transform, transform_to_file
+
+__all__ = ["transform", "transform_to_file"]

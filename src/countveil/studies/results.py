@@ -211,21 +211,25 @@ def run_study(
     say: Callable[[str], None] = lambda line: None,
     *,
     methods: Collection[str] = (),
+    priors: Collection[str] = (),
     processes: int = 1,
 ) -> ResultFolder:
     """Run what is not there yet, then write table and picture. Stopped at any moment, it can go on.
 
-    With ``methods`` only fits by these. With several ``processes`` as many fits run at a time; which, does not
+    With ``methods`` or ``priors`` only fits by these. With several ``processes`` as many fits run at a time; which, does not
     change what they find.
     """
-    known = {job.method for job in study.plan(settings)}
-    if not known >= set(methods):
-        raise ValueError(f"methods: expected some of {sorted(known)}, got {list(methods)}")
+    jobs = list(dict.fromkeys(study.plan(settings)))
+    only = {"methods": list(methods), "priors": list(priors)}
+    for name, wanted in only.items():
+        known = {getattr(job, name[:-1]) for job in jobs}
+        if not known >= set(wanted):
+            raise ValueError(f"{name}: expected some of {sorted(known)}, got {wanted}")
+        jobs = [job for job in jobs if not wanted or getattr(job, name[:-1]) in wanted]
     data = study.load(options)
     folder = ResultFolder(output, study, study.describe(data))
     noted = {name: value for name, value in vars(settings).items() if name not in ("engine", "threads")}
-    folder.note({**noted, "methods": list(methods)} if methods else noted)
-    jobs = [job for job in dict.fromkeys(study.plan(settings)) if not methods or job.method in methods]
+    folder.note({**noted, **{name: wanted for name, wanted in only.items() if wanted}})
     done = folder.done()
     left = [job for job in jobs if job not in done]
     say(f"{study.title}: {len(jobs)} lines, {len(jobs) - len(left)} of them done before.")

@@ -55,6 +55,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add("--releases", type=int, metavar="N", help="number of releases, or of repetitions")
     add("--sizes", metavar="N,N", help="numbers of topics or communities, such as 5,20")
     add("--methods", metavar="NAME,NAME", help="only fits by these, such as exact,non-private")
+    add("--priors", metavar="NAME,NAME", help="only fits with these, such as paper")
     add("--processes", type=int, metavar="N", default=1, help="fits at a time (default 1)")
     add("--engine", default=None, help="the hardware: auto (default), or one that fit knows")
     add("--threads", type=int, metavar="N", help="threads of a fit")
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         sweeps=arguments.sweeps, naive_sweeps=arguments.naive_sweeps, releases=arguments.releases,
         sizes=_numbers("--sizes", arguments.sizes), engine=arguments.engine, threads=arguments.threads,
     )  # fmt: skip
-    spoken = {name: f"--{name}" for name in ("output", "network", "edges", "methods")}
+    spoken = {name: f"--{name}" for name in ("output", "network", "edges", "methods", "priors")}
     with spoken_as_options(spoken):
         folder = run_study(
             study,
@@ -96,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
             {**given, "part": part},
             say=lambda line: print(line, flush=True),
             methods=arguments.methods.split(",") if arguments.methods else (),
+            priors=arguments.priors.split(",") if arguments.priors else (),
             processes=arguments.processes,
         )
     print()

@@ -216,8 +216,8 @@ def run_study(
 ) -> ResultFolder:
     """Run what is not there yet, then write table and picture. Stopped at any moment, it can go on.
 
-    With ``methods`` or ``priors`` only fits by these. With several ``processes`` as many fits run at a time; which, does not
-    change what they find.
+    With ``methods`` or ``priors`` only fits by these. With several ``processes`` as many fits run at a time; which,
+    does not change what they find.
     """
     jobs = list(dict.fromkeys(study.plan(settings)))
     only = {"methods": list(methods), "priors": list(priors)}

@@ -15,7 +15,7 @@ import xarray as xr
 import zarr
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.bounded.room import ROW, Room
+from countveil.counts.bounded.room import Room
 from countveil.counts.files.names import is_plain_name
 from countveil.inference.settings import stored_settings
 from countveil.posterior.diagnostics.select import selection_of
@@ -64,7 +64,10 @@ class StoredRun(NamedTuple):
 
 
 def read_run(path: str | os.PathLike[str]) -> StoredRun:
-    """A run, whole and of a version that is known, or an error; of an unfinished one what is there."""
+    """A run, whole and of a version that is known, or an error; of an unfinished one what is there.
+
+    Whether it fits its model is for ``checks/problem.py`` to say, before anything is computed of it.
+    """
     folder = checked_folder(path)
     try:
         tree = _load_tree(folder)
@@ -77,11 +80,6 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
             name: json.loads(tree.attrs[name])
             for name in ("settings", "model", "axes", "dims", "shape", "labelled", "fields")
         } | {"problem": problem}
-        _check_running(tree, attributes)
-        views = json.loads(tree.attrs.get("views", "{}")) or {"": attributes}
-        for view, told in views.items():
-            release = releases.get(f"release_{view}" if view else "release")
-            _check_axes(told, tree, release, Room(size_on_disk(folder)))
         model = stored_model(attributes["model"])
         selection_of(tree)  # that it can be read
         labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
@@ -286,37 +284,6 @@ def first_draws(place: Path, array: zarr.Array[Any], n: int, complete: bool = Fa
                 raise ValueError("a chunk is lost")
     attributes = {key: value for key, value in array.attrs.items() if key != "_FillValue"}
     return xr.Variable(dims, np.asarray(array[tuple(map(slice, wanted))]), attributes)
-
-
-def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any]) -> None:
-    """A run that has not kept all draws has running means of its chains, over its axes."""
-    if attributes["settings"].get("keep", "all") == "all":
-        return
-    group = tree[RUNNING].to_dataset()
-    expected = dict(zip(attributes["dims"], attributes["shape"], strict=True))
-    expected["chain"] = tree["sample_stats"].sizes["chain"]
-    same = all(group.sizes.get(dim, length) == length for dim, length in expected.items())
-    if not same or not {"n_draws", "root", "length"} <= set(group) or not (group["n_draws"] > 0).all():
-        raise ValueError("other running means")
-
-
-def _check_axes(
-    told: Mapping[str, Any], tree: xr.DataTree, release: PrivateCounts | CombinedReleases | None, room: Room
-) -> None:
-    """The axes that a run says it has are those of its draws and of its release: answers are of that size.
-
-    An axis that neither has, as of a model whose factors are along others, is no longer than the run explains.
-    """
-    axes, dims, shape, labelled = (told[name] for name in ("axes", "dims", "shape", "labelled"))
-    sizes = tree["posterior"].sizes
-    right = all(isinstance(axis, str) for axis in axes) and all(type(n) is int and n > 0 for n in shape)
-    right = right and len(axes) == len(labelled) == len(shape)
-    right = right and all(sizes.get(dim, n) == n for dim, n in zip(dims, shape, strict=True))
-    if not right or not (release is None or list(release.shape) == shape):
-        raise ValueError("other axes")
-    if release is None:
-        for n in (n for dim, n in zip(dims, shape, strict=True) if dim not in sizes):
-            room.take(n, ROW, "rows")
 
 
 def _as_fitted(tree: xr.DataTree) -> xr.DataTree:

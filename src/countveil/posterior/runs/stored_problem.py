@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.bounded.room import ReleaseFileError, Room
-from countveil.counts.cells.layout import n_rows_and_width
 from countveil.counts.sources.plain_counts import PlainCounts, read_counts
 from countveil.inference.problem import Counts, Problem, for_rows_of, make_problem
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
+from countveil.posterior.runs.checks.problem import check_state
 from countveil.posterior.runs.schema import describe_model, stored_model
 
 #: Numbers of a block: 8 MB of int64.
 _BLOCK = 2**20
-#: Bytes that a number of the state takes at the peak, copies counted.
-_NUMBER = 24
 
 
 def describe_problem(problem: Problem) -> dict[str, Any]:
@@ -72,7 +68,8 @@ def problem_again(
         own = model
     given = _data(told["data"], releases, data, isinstance(own, SharedFactors))
     if isinstance(own, EinsumModel | SharedFactors):
-        _check_room(own, given if isinstance(own, SharedFactors) else {"": given}, n_bytes)
+        data_of = given if isinstance(own, SharedFactors) else {"": given}
+        check_state(own.views, {view: data_of[view].shape for view in own.views}, n_bytes)
     if own is not model and model is not None:
         again = model if isinstance(own, SharedFactors) else for_rows_of(model, given)
         if again != own:
@@ -81,26 +78,6 @@ def problem_again(
         own = UnknownNoise(own, tuple(told["unknown_noise"]))
     method = json.loads(attributes["settings"])["method"]
     return make_problem(own, given, method, robust=told["robust"])
-
-
-def _check_room(model: EinsumModel | SharedFactors, given: Mapping[str, Counts], n_bytes: int) -> None:
-    """Refuse a model whose state alone would take far more than the run: room is made for it before any check."""
-    numbers = 0
-    for view, one in model.views.items():
-        spec, shape = one._spec, given[view].shape
-        sizes = {**one._sizes, **dict(zip(spec.output, shape, strict=True))}
-        numbers += sum(math.prod(sizes[letter] for letter in spec.term(name)) for name in spec.factors)
-        if (
-            spec.first is not None
-        ):  # as matrices: rows and columns, each by all summed indices of the first term
-            summed = math.prod(one._sizes[c] for c in spec.terms[spec.first] if c in one._sizes)
-            numbers += summed * sum(n_rows_and_width(shape))
-    try:
-        Room(n_bytes).take(numbers, _NUMBER, "numbers")
-    except ReleaseFileError:
-        raise ValueError(
-            f"path: expected a model that fits a run of {n_bytes:,} bytes, got one with {numbers:,} numbers"
-        ) from None
 
 
 def _data(

@@ -1,0 +1,139 @@
+"""A run against its model and its data, before anything is computed of it.
+
+Answers are as large as a run says its axes are, and compiled code walks draws by the sizes that its model says: in
+a stranger's run each may say something else. So the axes must be those of the release and of the draws, and draws
+must have the sizes of its state. Where chains go on no draws are read, but room is made for a state: it must
+be no larger than a run of that size explains.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import xarray as xr
+
+from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
+from countveil.counts.cells.layout import n_rows_and_width
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.shared_factors import SharedFactors
+from countveil.posterior.runs.running_group import RUNNING
+
+#: Bytes that a number of the state takes at the peak, copies counted.
+_NUMBER = 24
+
+
+def model_of(stored: Any, given: Any, tree: xr.DataTree, attributes: Mapping[str, Any]) -> Any:
+    """The model of a run: its own, or the one that is given where it holds none (None if none is), or an error."""
+    model, fields = given if stored is None else stored, attributes["fields"]
+    if "views" in tree.attrs:
+        views = json.loads(tree.attrs["views"])
+        if (
+            not isinstance(model, SharedFactors)
+            or list(model.views) != list(views)
+            or list(model.state_type._fields) != fields
+        ):
+            raise ValueError(
+                f"model: expected the SharedFactors of this run (views {', '.join(views)}; factors "
+                f"{', '.join(fields)}), got {'none' if model is None else repr(model)}"
+            )
+    elif stored is None and given is not None:
+        dims = set(getattr(given, "dims", ()))
+        # Where not all draws were kept, sums of rows may stand for their factor.
+        same = dims == set(fields) if keeps_all(attributes) else len(set(fields) - dims) <= 1
+        if not same:
+            raise ValueError(
+                f"model: expected the {attributes['model']['name']} of this run, whose state has "
+                f"{', '.join(fields)}, got a {type(given).__name__}"
+            )
+    return model
+
+
+def keeps_all(attributes: Mapping[str, Any]) -> bool:
+    """Whether all draws of all fields are in a run."""
+    return attributes["settings"].get("keep", "all") == "all"
+
+
+def check_read(
+    tree: xr.DataTree,
+    attributes: Mapping[str, Any],
+    releases: Mapping[str, PrivateCounts | CombinedReleases],
+    model: Any,
+    n_bytes: int,
+) -> None:
+    """Refuse what was read of a run of so many bytes unless its axes, data and draws are of one problem."""
+    if not keeps_all(attributes):
+        _check_running(tree, attributes)
+    views, draws = json.loads(tree.attrs.get("views", "{}")), tree["posterior"].to_dataset()
+    for view, told in (views or {"": attributes}).items():
+        release = releases.get(f"release_{view}" if view else "release")
+        _check_axes(told, draws, release, n_bytes)
+        one = model.views[view] if views else model
+        if isinstance(one, EinsumModel):
+            _check_draws(tuple(told["shape"]), draws, one)
+
+
+def check_state(models: Mapping[str, EinsumModel], shapes: Mapping[str, Sequence[int]], n_bytes: int) -> None:
+    """Refuse models whose state alone would take far more than the run: room is made for it before any draw."""
+    numbers = 0
+    for view, model in models.items():
+        spec, sizes = model._spec, _sizes(model, shapes[view])
+        numbers += sum(math.prod(sizes[letter] for letter in spec.term(name)) for name in spec.factors)
+        # As matrices: rows and columns, each by all summed indices of the first term.
+        if spec.first is not None:
+            summed = math.prod(model._sizes[c] for c in spec.terms[spec.first] if c in model._sizes)
+            numbers += summed * sum(n_rows_and_width(tuple(shapes[view])))
+    try:
+        Room(n_bytes).take(numbers, _NUMBER, "numbers")
+    except ReleaseFileError:
+        raise ValueError(
+            f"path: expected a model that fits a run of {n_bytes:,} bytes, got one with {numbers:,} numbers"
+        ) from None
+
+
+def _sizes(model: EinsumModel, shape: Sequence[int]) -> dict[str, int]:
+    """How long each index of the model is, by its letter."""
+    return {**model._sizes, **dict(zip(model._spec.output, shape, strict=True))}
+
+
+def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any]) -> None:
+    """A run that has not kept all draws has running means of its chains, over its axes."""
+    group = tree[RUNNING].to_dataset()
+    expected = dict(zip(attributes["dims"], attributes["shape"], strict=True))
+    expected["chain"] = tree["sample_stats"].sizes["chain"]
+    same = all(group.sizes.get(dim, length) == length for dim, length in expected.items())
+    if not same or not {"n_draws", "root", "length"} <= set(group) or not (group["n_draws"] > 0).all():
+        raise ValueError("other running means")
+
+
+def _check_axes(
+    told: Mapping[str, Any],
+    draws: xr.Dataset,
+    release: PrivateCounts | CombinedReleases | None,
+    n_bytes: int,
+) -> None:
+    """The axes are those of draws and release; one that neither has is no longer than the run explains."""
+    axes, dims, shape, labelled = (told[name] for name in ("axes", "dims", "shape", "labelled"))
+    right = all(isinstance(axis, str) for axis in axes) and all(type(n) is int and n > 0 for n in shape)
+    right = right and len(axes) == len(labelled) == len(shape)
+    right = right and all(draws.sizes.get(dim, n) == n for dim, n in zip(dims, shape, strict=True))
+    if not right or not (release is None or list(release.shape) == shape):
+        raise ValueError("other axes")
+    if release is None:
+        room = Room(n_bytes)
+        for n in (n for dim, n in zip(dims, shape, strict=True) if dim not in draws.sizes):
+            room.take(n, ROW, "rows")
+
+
+def _check_draws(shape: tuple[int, ...], draws: xr.Dataset, model: EinsumModel) -> None:
+    """Every field that was kept has the sizes that the model and the shape of its data say."""
+    spec, dims, sizes = model._spec, model.dims, _sizes(model, model.check_shape(shape))
+    lengths = {dim: len(labels) for dim, labels in getattr(model, "coordinates", {}).items()}
+    for name in spec.factors:
+        lengths |= {dim: sizes[c] for dim, c in zip(dims[name], spec.term(name), strict=True)}
+    for name in dims.keys() & draws.data_vars.keys():
+        if draws[name].shape[2:] != tuple(lengths[dim] for dim in dims[name]):
+            raise ValueError("draws of another size")

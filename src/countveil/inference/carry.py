@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _VERSION = 1
+#: In ``extra`` of a chain in a trial of a relocation: the state before it, field by field, and its log-likelihood.
+BEFORE = "before:"
 
 
 class Carry(NamedTuple):
@@ -22,9 +24,8 @@ class Carry(NamedTuple):
     chain: int
     sweep: int
     state: Mapping[str, np.ndarray]  # the fields of the model's state
-    extra: Mapping[
-        str, np.ndarray
-    ]  # what the method or the problem adds: noise rates of bessel, an inferred alpha
+    # What the method or the problem adds: noise rates of bessel, an inferred alpha.
+    extra: Mapping[str, np.ndarray]
 
     def to_bytes(self) -> bytes:
         """A self-contained file (numpy's npz, no pickle)."""

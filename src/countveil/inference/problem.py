@@ -20,7 +20,7 @@ from countveil.counts.cells.clamp import RhoLevels
 from countveil.counts.cells.layout import Cells, Contents, NonPositive, Places, row_indices
 from countveil.counts.files.scratch import is_mapped
 from countveil.counts.sources.plain_counts import PlainCounts, read_counts
-from countveil.inference.carry import Carry
+from countveil.inference.carry import BEFORE, Carry
 from countveil.inference.observed import Observed, margins_of, observe
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import CountModel, generator, left_out
@@ -119,11 +119,9 @@ class Problem:
             right = right and 0.0 < float(carry.extra["alpha"]) < 1.0
         if self.is_factorization:
             states = [dict(carry.state)]
-            if any(
-                name.startswith("before:") for name in carry.extra
-            ):  # of a relocation (``relocation.BEFORE``)
-                states.append({name: carry.extra[f"before:{name}"] for name in carry.state})
-                right = right and math.isfinite(float(carry.extra["before:log_likelihood"]))
+            if any(name.startswith(BEFORE) for name in carry.extra):
+                states.append({name: carry.extra[BEFORE + name] for name in carry.state})
+                right = right and math.isfinite(float(carry.extra[f"{BEFORE}log_likelihood"]))
             right = right and all(self._can_be(state) for state in states)
         if not right:
             raise ValueError(

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.inference.carry import BEFORE
 from countveil.inference.observed import Observed, rows_of
 from countveil.inference.problem import Problem
 from countveil.inference.settings import Settings
@@ -44,8 +45,6 @@ LOSS = 10.0
 WEAKEST = 3
 #: Cells whose likelihood is computed once for every component, at most.
 LOOKS = 4_000_000
-#: Of the carry of a chain in a trial: the state before it, field by field, and its log-likelihood.
-BEFORE = "before:"
 _GRAIN = 20
 #: Streams of rows, behind those of the roles.
 _ROWS = 64

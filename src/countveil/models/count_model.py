@@ -74,9 +74,14 @@ def mean_rate(data: Data) -> float:
 
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     """Slices of rows of about CELLS_PER_BLOCK cells."""
-    size = max(1, CELLS_PER_BLOCK // max(math.prod(shape[1:]), 1))
-    for start in range(0, shape[0], size):
-        yield slice(start, min(start + size, shape[0]))
+    return slices_of(shape[0], math.prod(shape[1:]), CELLS_PER_BLOCK)
+
+
+def slices_of(n_rows: int, numbers_per_row: int, together: int) -> Iterator[slice]:
+    """Slices of rows of about so many numbers together, a row at least."""
+    size = max(1, together // max(numbers_per_row, 1))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
 
 
 def checked_rates(model: CountModel, state: State, shape: tuple[int, ...], rows: slice) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from countveil.models.count_model import checked_rates, row_blocks
+from countveil.models.count_model import checked_rates, row_blocks, slices_of
 from countveil.runtime.compiled import compiled
 
 #: Numbers of a block of rates, 64 MB: large enough to be quick, small enough to lie beside the draws.
@@ -220,9 +220,7 @@ class KeptDraws(ABC):
 
 def row_slices(n_rows: int, numbers_per_row: int) -> Iterator[slice]:
     """Slices of rows of about NUMBERS_PER_BLOCK numbers."""
-    size = max(1, NUMBERS_PER_BLOCK // max(numbers_per_row, 1))
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
+    return slices_of(n_rows, numbers_per_row, NUMBERS_PER_BLOCK)
 
 
 def ordered_product(theta: np.ndarray, phi: np.ndarray) -> np.ndarray:

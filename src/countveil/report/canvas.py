@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
-from countveil.counts.files.atomic import new_file
+from countveil.counts.files.atomic import write_file
 from countveil.counts.shown_text import visible
 from countveil.report.sheet import DPI, MOST_LETTERS, checked_path, fitted_lines
 
@@ -200,6 +200,5 @@ def save_picture(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 150) ->
     figure: Any = ax.figure.figure  # also of a subfigure
     with mpl.rc_context({"svg.hashsalt": "countveil"}):  # names inside the file, else random
         figure.savefig(content, format=kind, dpi=dpi, metadata=date[kind])
-    with new_file(target, overwrite=True) as file:
-        file.write(content.getvalue())
+    write_file(target, content.getvalue(), overwrite=True)
     return target

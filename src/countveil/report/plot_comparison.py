@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from countveil.counts.files.atomic import write_file
 from countveil.report.method_result import MethodResult, check_results
 from countveil.report.sheet import Sheet, checked_path
 
@@ -68,7 +69,7 @@ def comparison_picture(
     for index, metric in enumerate(METRICS):
         _panel(sheet, LEFT + index * (width + gap), width, metric, results, colours)
     _topics(sheet, results, colours)
-    sheet.save(target)
+    write_file(target, sheet.png(), overwrite=True)
     return target
 
 

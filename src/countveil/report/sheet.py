@@ -14,7 +14,6 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from countveil.counts.files.atomic import new_file
 from countveil.counts.shown_text import visible
 
 DPI = 100
@@ -95,11 +94,6 @@ class Sheet:
         content = io.BytesIO()
         self._canvas.print_png(content)
         return content.getvalue()
-
-    def save(self, target: Path) -> None:
-        """Write the finished picture: it is complete or not there."""
-        with new_file(target, overwrite=True) as file:
-            file.write(self.png())
 
 
 def checked_path(path: str | os.PathLike[str], formats: Sequence[str] = (".png",)) -> Path:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from countveil.counts.files.atomic import new_file
+from countveil.counts.files.atomic import write_file
 
 #: What is written.
 FILES = DOCUMENTS, NETWORK, EDGES = "documents.npz", "network.npz", "edges.csv.gz"
@@ -109,11 +109,11 @@ def build_enron(
     network = build_network(mails, addresses)
     say(f"Network: {len(network.actors)} actors, {network.counts.sum()} messages.")
     target.mkdir(parents=True, exist_ok=True)
-    _write(target / DOCUMENTS, _npz_of(documents))
+    write_file(target / DOCUMENTS, _npz_of(documents), overwrite=False)
     content = io.BytesIO()
     np.savez_compressed(content, counts=network.counts, counts_unique=network.counts_unique)
-    _write(target / NETWORK, content.getvalue())
-    _write(target / EDGES, _edges_of(network))
+    write_file(target / NETWORK, content.getvalue(), overwrite=False)
+    write_file(target / EDGES, _edges_of(network), overwrite=False)
     return documents, network
 
 
@@ -270,8 +270,3 @@ def _edges_of(network: Network) -> bytes:
     for time, sender, recipient, kind in network.records:
         writer.writerow([f"{time:%Y-%m-%d %H:%M:%S}", place[sender], place[recipient], kind])
     return gzip.compress(text.getvalue().encode(), mtime=0)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with new_file(path, overwrite=False) as file:
-        file.write(content)

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from countveil.counts.files.atomic import new_file
+from countveil.counts.files.atomic import new_file, write_file
 from countveil.studies.plan import Found, Job, Measure, Settings, Study
 from countveil.version import __version__
 
@@ -143,8 +143,7 @@ class ResultFolder:
         return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
     def _write(self, name: str, text: str) -> None:
-        with new_file(self.path / name, overwrite=True) as file:
-            file.write(text.encode())
+        write_file(self.path / name, text.encode(), overwrite=True)
 
     def _lines(self) -> Iterable[dict[str, str]]:
         if not (self.path / FITS).exists():

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from countveil.counts import CombinedReleases, load_release
+from countveil.counts import CombinedReleases
 from countveil.counts.cells.layout import Cells, Places
-from countveil.counts.files.release import check_not_input
 from countveil.counts.sources.plain_counts import read_counts
 from countveil.counts.sources.row_part import part_in_memory
 from countveil.inference.new_rows import Choices, NewGroups, NewRows, choices_of, new_row_draws
@@ -29,7 +26,6 @@ from countveil.posterior.posterior import Posterior
 from countveil.posterior.shared import SharedPosterior
 from countveil.posterior.states import row_slices
 from countveil.transforming.known_columns import KnownColumns, known_columns
-from countveil.transforming.share_table import ShareTable, check_share_file, new_share_file
 
 _TINY = np.finfo(np.float64).tiny
 QUANTITIES = ("mean", "low", "high")
@@ -114,7 +110,7 @@ def transform(
     >>> bool(abs(new["mean"][0] - network.memberships([0])["mean"][0]).max() < 0.1)
     True
     """
-    task = _task(
+    task = task_of(
         posterior, data, received, sweeps=sweeps, burn_in=burn_in, seed=seed, threads=threads, labels=labels,
         interval=interval, groups=groups,
     )  # fmt: skip
@@ -130,77 +126,7 @@ def transform(
     return xr.Dataset(arrays, coordinates, {"interval": task.interval})
 
 
-def transform_to_file(
-    posterior: Posterior,
-    data: Any,
-    path: str | os.PathLike[str],
-    received: Any = None,
-    *,
-    overwrite: bool = False,
-    rows_at_once: int | None = None,
-    sweeps: int = 20,
-    burn_in: int = 100,
-    seed: int | None = None,
-    threads: int | None = None,
-    progress: bool = True,
-    labels: Any = None,
-    interval: float = 0.9,
-    groups: Any = None,
-) -> None:
-    """``transform`` straight into a Parquet file, some rows at a time, for more rows than memory holds.
-
-    The table has a line for every new row and topic, with the columns of ``transform(...).to_dataframe()``, and
-    the same numbers, however many rows are taken at once. It is complete or not there.
-
-    Parameters
-    ----------
-    data, received
-        As in ``transform``; or the path of a release. That is unpacked once, to files without a name in the folder
-        of ``path``, where there must be room, and is read from there.
-    path
-        The file to write, a new name that ends in .parquet.
-    overwrite
-        Replace a table that an earlier call wrote.
-    rows_at_once
-        By default as many as take about 256 MB. Labels of rows, and some numbers for every row, are in memory in
-        any case.
-
-    All other arguments are those of ``transform``.
-
-    Examples
-    --------
-    >>> import countveil as cv, pandas, pathlib, tempfile
-    >>> posterior = cv.fit(cv.TopicModel(2), [[90, 60, 0], [0, 2, 90]], sweeps=200, seed=1, progress=False)
-    >>> new = cv.PrivateCounts([[-1, 2, 60], [50, 41, 1]], alpha=0.4, labels=(["c", "d"], None))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file, table = (pathlib.Path(folder) / name for name in ("new.parquet", "shares.parquet"))
-    ...     new.save(file)
-    ...     cv.transform_to_file(posterior, file, table, seed=1, progress=False)
-    ...     pandas.read_parquet(table).round(1)["mean"].tolist()
-    [0.0, 1.0, 1.0, 0.0]
-    """
-    target = Path(path)
-    check_share_file(target, overwrite)
-    check_not_input(target, data, received)
-    data, received = (
-        load_release(each, scratch=target.parent) if isinstance(each, str | os.PathLike) else each
-        for each in (data, received)
-    )
-    task = _task(
-        posterior, data, received, sweeps=sweeps, burn_in=burn_in, seed=seed, threads=threads, labels=labels,
-        interval=interval, groups=groups, rows_at_once=rows_at_once,
-    )  # fmt: skip
-    labelled, dimension = task.names is not None, task.known.dimension
-    with (
-        new_share_file(target, overwrite) as file,
-        ShareTable(file, task.row, dimension, labelled, QUANTITIES, task.interval) as table,
-    ):
-        for rows, found in task.blocks(progress):
-            table.add(np.arange(rows.start, rows.stop) if task.names is None else task.names[rows], found)
-        table.close()
-
-
-class _Task(NamedTuple):
+class Task(NamedTuple):
     """New rows, all that is known of their columns, and how their chains run."""
 
     known: KnownColumns
@@ -245,7 +171,7 @@ class _Task(NamedTuple):
         return _shares(theta, receiving, known, tails_of(self.interval))
 
 
-def _task(
+def task_of(
     posterior: Posterior,
     data: Any,
     received: Any,
@@ -258,7 +184,7 @@ def _task(
     interval: float,
     groups: Any,
     rows_at_once: int | None = None,
-) -> _Task:
+) -> Task:
     """All of it, checked."""
     settings = check_settings(
         sweeps=sweeps, burn_in=0, thin=1, chains=1, seed=seed, method="exact", engine="auto", threads=threads
@@ -288,7 +214,7 @@ def _task(
         (found for found in (readable_labels(v.data.labels)[0] for v in views) if found is not None), None
     )
     choices = choices_of([view.data for view in views], known.order.shape[1])
-    return _Task(
+    return Task(
         known, views, choices, _groups(posterior.model, groups, first), settings, burn_in, interval,
         free_names(first.axes, {known.dimension, *QUANTITIES})[0], names,
         _rows_in_a_block(views, known) if rows_at_once is None else rows_at_once,

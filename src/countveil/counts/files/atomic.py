@@ -59,6 +59,12 @@ def new_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         sync_folder(target.parent)
 
 
+def write_file(target: Path, content: bytes, *, overwrite: bool) -> None:
+    """All of it under that name, or nothing."""
+    with new_file(target, overwrite=overwrite) as file:
+        file.write(content)
+
+
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """The same for a folder, whose files are written with ``private_file``; a name that is taken stays as it is."""

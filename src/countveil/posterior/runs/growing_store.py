@@ -22,8 +22,7 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.atomic import unfinished
-from countveil.inference.carry import Carry
-from countveil.inference.relocation import BEFORE
+from countveil.inference.carry import BEFORE, Carry
 from countveil.inference.settings import COMPLETE, Settings, described_settings
 from countveil.inference.store import kept_of
 from countveil.posterior.running_means import ChainMeans

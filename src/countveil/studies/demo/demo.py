@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from countveil.counts import PrivateCounts, privatize
-from countveil.counts.files.atomic import new_file
+from countveil.counts.files.atomic import write_file
 from countveil.evaluation import coherence, log_score, mean_absolute_error, npmi
 from countveil.fitting import fit
 from countveil.models import TopicModel
@@ -127,8 +127,7 @@ def _prepared(folder: str | os.PathLike[str]) -> Path:
                     f"output: expected a new folder, or one of an earlier demo, got {target}, which has another "
                     f"{name}"
                 )
-        with new_file(note, overwrite=False) as file:
-            file.write(MADE_BY_DEMO.encode())
+        write_file(note, MADE_BY_DEMO.encode(), overwrite=False)
     if (target / RUN / "zarr.json").is_file():
         shutil.rmtree(target / RUN)
     return target

@@ -11,14 +11,14 @@ import countveil as cv
 from countveil.studies import plan as plan_module
 from countveil.studies.experiments.communities import STUDY as COMMUNITIES
 from countveil.studies.experiments.links import STUDY as LINKS
-from countveil.studies.plan import Found, Job, Settings, fitted, methods_at_levels, observed_by, repeated
+from countveil.studies.plan import Found, Job, Settings
 from countveil.studies.results import ResultFolder, mean_and_interval, run_study, summary_text
 
 SETTINGS = Settings(sweeps=10, levels=(3.0, 1.0), sizes=(2,), releases=2)
 
 
 def planned(settings):
-    return repeated(settings, methods_at_levels(settings, ["non-private", "exact", "naive"], size=2))
+    return settings.repeated(settings.at_levels(["non-private", "exact", "naive"], size=2))
 
 
 def made_up(job, settings=None, data=None):
@@ -141,19 +141,19 @@ COUNTS = np.array([[0, 9, 0], [4, 0, 1], [0, 7, 0]])
 
 def test_all_methods_see_one_release_and_levels_and_releases_others():
     job = Job("exact", "paper", 1.0, 0, 10, size=2)
-    seen, options = observed_by(job, COUNTS)
+    seen, options = job.observed(COUNTS)
     assert options == {"method": "exact"}
-    assert observed_by(job._replace(method="naive", prior="inferred"), COUNTS)[0] == seen
+    assert job._replace(method="naive", prior="inferred").observed(COUNTS)[0] == seen
     for other in (job._replace(release=1), job._replace(level=2.0)):
-        assert observed_by(other, COUNTS)[0] != seen
-    plain, options = observed_by(job._replace(method="non-private", level=None), COUNTS)
+        assert other.observed(COUNTS)[0] != seen
+    plain, options = job._replace(method="non-private", level=None).observed(COUNTS)
     assert (plain is COUNTS, options) == (True, {})
-    assert observed_by(job._replace(method="robust"), COUNTS)[1] == {"robust": math.exp(-1)}
+    assert job._replace(method="robust").observed(COUNTS)[1] == {"robust": math.exp(-1)}
 
 
 def test_literal_sees_the_same_values_with_the_alpha_that_the_printed_chain_has():
     job = Job("exact", "paper", 1.0, 0, 10, size=2)
-    exact, literal = observed_by(job, COUNTS)[0], observed_by(job._replace(method="literal"), COUNTS)[0]
+    exact, literal = job.observed(COUNTS)[0], job._replace(method="literal").observed(COUNTS)[0]
     assert (exact.to_dense() == literal.to_dense().clip(0)).all()
     assert literal.alpha == pytest.approx(1 - exact.alpha)
 
@@ -162,18 +162,18 @@ def test_hidden_cells_are_hidden_from_every_method():
     hidden = np.zeros((3, 3), bool)
     hidden[0, 1] = True
     for method, level in (("exact", 1.0), ("naive", 1.0), ("literal", 1.0), ("non-private", None)):
-        seen, _ = observed_by(Job(method, "paper", level, 0, 10), COUNTS, hidden)
+        seen, _ = Job(method, "paper", level, 0, 10).observed(COUNTS, hidden)
         mask = seen.mask if method == "non-private" else seen.to_dense().mask
         assert (mask == hidden).all()
 
 
 def test_a_fit_that_was_stopped_is_not_taken_for_a_whole_one(monkeypatch):
     job = Job("non-private", "paper", None, 0, 30, size=2)
-    assert fitted(cv.CommunityModel(2), job, SETTINGS, COUNTS).n_draws == 20
+    assert job.fitted(cv.CommunityModel(2), SETTINGS, COUNTS).n_draws == 20
 
     def stopped(model, data, **options):
         return cv.fit(model, data, **{**options, "sweeps": 20})
 
     monkeypatch.setattr(plan_module, "fit", stopped)
     with pytest.raises(KeyboardInterrupt):
-        fitted(cv.CommunityModel(2), job, SETTINGS, COUNTS)
+        job.fitted(cv.CommunityModel(2), SETTINGS, COUNTS)

@@ -20,6 +20,8 @@ PRIORS: dict[str, dict[str, Any]] = {
     "paper": {"shape": 0.1, "rate": 1.0},
     "inferred": {"shape": 0.1, "rate": None},
 }
+#: What the paper compares: counts that nobody hid, and two ways to fit a release.
+METHODS = ("non-private", "exact", "naive")
 #: Kept draws of a fit: as many as the paper kept.
 KEPT = 50
 
@@ -44,6 +46,24 @@ class Settings:
         """
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
+    def at_levels(
+        self, methods: Sequence[str], priors: Sequence[str] = tuple(PRIORS), **fields: Any
+    ) -> list[Job]:
+        """The plain reference and the methods at every level, for every prior."""
+        jobs = []
+        for prior in priors:
+            for method in methods:
+                sweeps = self.sweeps
+                if method == "naive" and self.naive_sweeps is not None:
+                    sweeps = self.naive_sweeps
+                for level in (None,) if method == "non-private" else self.levels:
+                    jobs.append(Job(method, prior, level, 0, sweeps, **fields))
+        return jobs
+
+    def repeated(self, jobs: Sequence[Job]) -> list[Job]:
+        """Each of the jobs for every release, release by release, so that a stopped study is even."""
+        return [job._replace(release=release) for release in range(self.releases) for job in jobs]
+
 
 class Job(NamedTuple):
     """One fit of a study, or what else gives a line of its table. Equal jobs have equal results."""
@@ -57,6 +77,11 @@ class Job(NamedTuple):
     data: str = ""
     hidden: str = ""
     start: str = "auto"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments by which a model gets its prior."""
+        return PRIORS[self.prior]
 
     @property
     def seed(self) -> int:
@@ -80,6 +105,45 @@ class Job(NamedTuple):
         parts += [part for part in (self.data, self.hidden and f"hidden: {self.hidden}") if part]
         parts += [] if self.start == "auto" else [f"{self.start} start"]
         return ", ".join([*parts, f"release {self.release}"])
+
+    def observed(self, counts: Any, hidden: Any = None) -> tuple[Any, dict[str, Any]]:
+        """What the method sees of the true counts, and the options of ``fit`` that go with it.
+
+        ``hidden`` is a boolean mask of cells that nobody sees. ``literal`` takes the paper's formulas as they are
+        printed: their chain has the law that belongs to ``1 - alpha`` (tests/test_errata.py), so it gets the
+        release with that.
+        """
+        if self.method in ("non-private", "robust"):
+            options = {"robust": math.exp(-self.level)} if self.level is not None else {}
+            return (counts if hidden is None else np.ma.masked_array(counts, hidden)), options
+        assert self.level is not None
+        alpha, literal = math.exp(-self.level), self.method == "literal"
+        release = simulate_release(counts, alpha=alpha, seed=self.noise(), keep_negative=literal)
+        if literal:
+            release = PrivateCounts(release.to_dense(), alpha=1 - alpha)
+        if hidden is not None:
+            release = release.hide(hidden)
+        return release, {"method": self.method if self.method in ("naive", "bessel") else "exact"}
+
+    def fitted(
+        self, model: Any, settings: Settings, data: Any, kept: int = KEPT, **options: Any
+    ) -> Posterior:
+        """One chain, the first third of it burn-in as in the paper, with ``kept`` draws.
+
+        A fit that was stopped gives the draws it has; in a study it would be taken for a whole one, so it is none.
+        """
+        burn_in = self.sweeps // 3
+        thin = max(1, (self.sweeps - burn_in) // kept)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # priors that fight the data are what is shown
+            found = fit(
+                model, data, sweeps=self.sweeps, burn_in=burn_in, thin=thin, chains=1, seed=self.seed,
+                progress=False, engine=settings.engine, threads=settings.threads, start=self.start, **options,
+            )  # fmt: skip
+        assert isinstance(found, Posterior)
+        if found.n_draws < (self.sweeps - burn_in) // thin:
+            raise KeyboardInterrupt
+        return found
 
 
 class Measure(NamedTuple):
@@ -113,65 +177,3 @@ class Study:
     picture: Callable[[Any, Path], None]  # of a ResultFolder, into a file
     shown: tuple[str, ...] = ()  # measures of the table in words, in their order; by default all
     data_options: tuple[str, ...] = ()  # "documents", "network", "edges"
-
-
-def repeated(settings: Settings, jobs: Sequence[Job]) -> list[Job]:
-    """Each of the jobs for every release, release by release, so that a stopped study is even."""
-    return [job._replace(release=release) for release in range(settings.releases) for job in jobs]
-
-
-def methods_at_levels(
-    settings: Settings, methods: Sequence[str], priors: Sequence[str] = tuple(PRIORS), **fields: Any
-) -> list[Job]:
-    """The plain reference and the methods at every level, for every prior."""
-    jobs = []
-    for prior in priors:
-        for method in methods:
-            plain = method == "non-private"
-            sweeps = settings.sweeps
-            if method == "naive" and settings.naive_sweeps is not None:
-                sweeps = settings.naive_sweeps
-            for level in (None,) if plain else settings.levels:
-                jobs.append(Job(method, prior, level, 0, sweeps, **fields))
-    return jobs
-
-
-def observed_by(job: Job, counts: Any, hidden: Any = None) -> tuple[Any, dict[str, Any]]:
-    """What the method sees of the true counts, and the options of ``fit`` that go with it.
-
-    ``hidden`` is a boolean mask of cells that nobody sees. ``literal`` takes the paper's formulas as they are
-    printed: their chain has the law that belongs to ``1 - alpha`` (tests/test_errata.py), so it gets the release
-    with that.
-    """
-    if job.method in ("non-private", "robust"):
-        options = {"robust": math.exp(-job.level)} if job.level is not None else {}
-        return (counts if hidden is None else np.ma.masked_array(counts, hidden)), options
-    assert job.level is not None
-    alpha = math.exp(-job.level)
-    release = simulate_release(counts, alpha=alpha, seed=job.noise(), keep_negative=job.method == "literal")
-    if job.method == "literal":
-        release = PrivateCounts(release.to_dense(), alpha=1 - alpha)
-    if hidden is not None:
-        release = release.hide(hidden)
-    return release, {"method": job.method if job.method in ("naive", "bessel") else "exact"}
-
-
-def fitted(
-    model: Any, job: Job, settings: Settings, data: Any, kept: int = KEPT, **options: Any
-) -> Posterior:
-    """One chain, the first third of it burn-in as in the paper, with ``kept`` draws.
-
-    A fit that was stopped gives the draws it has; in a study it would be taken for a whole one, so it is none.
-    """
-    burn_in = job.sweeps // 3
-    thin = max(1, (job.sweeps - burn_in) // kept)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # priors that fight the data are what is shown
-        found = fit(
-            model, data, sweeps=job.sweeps, burn_in=burn_in, thin=thin, chains=1, seed=job.seed, progress=False,
-            engine=settings.engine, threads=settings.threads, start=job.start, **options,
-        )  # fmt: skip
-    assert isinstance(found, Posterior)
-    if found.n_draws < (job.sweeps - burn_in) // thin:
-        raise KeyboardInterrupt
-    return found

@@ -30,23 +30,11 @@ from countveil.evaluation import log_score
 from countveil.models import CommunityModel
 from countveil.studies.experiments.networks import off_diagonal
 from countveil.studies.experiments.panels import COLOURS, new_figure, plain_frame, save_figure
-from countveil.studies.plan import (
-    PRIORS,
-    Found,
-    Job,
-    Measure,
-    Settings,
-    Study,
-    fitted,
-    methods_at_levels,
-    observed_by,
-    repeated,
-)
+from countveil.studies.plan import METHODS, PRIORS, Found, Job, Measure, Settings, Study
 
 ACTORS, COMMUNITIES = 20, 5
 SHAPE, RATE = 0.01, 0.5
 LEAST_ACTORS, HEAVY = 5, 0.5  # what makes a draw usable
-METHODS = ("non-private", "exact", "naive")
 MODELS = {"generating": {"shape": SHAPE, "rate": RATE}, **PRIORS}
 _LAW = stats.gamma(SHAPE, scale=1 / RATE)
 #: Draws without the condition, to say how many would do.
@@ -100,9 +88,9 @@ def entries_given(rng: np.random.Generator, length: int, least: int) -> np.ndarr
 
 def plan(settings: Settings) -> list[Job]:
     """Every method, level and prior for every repetition; one line for draws without the condition."""
-    jobs = methods_at_levels(settings, METHODS, size=COMMUNITIES)
-    jobs += methods_at_levels(settings, METHODS[:2], ["generating"], size=COMMUNITIES)
-    return [Job("prior draws", "generating", None, 0, 0, size=COMMUNITIES), *repeated(settings, jobs)]
+    jobs = settings.at_levels(METHODS, size=COMMUNITIES)
+    jobs += settings.at_levels(METHODS[:2], ["generating"], size=COMMUNITIES)
+    return [Job("prior draws", "generating", None, 0, 0, size=COMMUNITIES), *settings.repeated(jobs)]
 
 
 def perform(job: Job, settings: Settings, data: Mapping[str, Any]) -> Found:
@@ -113,9 +101,9 @@ def perform(job: Job, settings: Settings, data: Mapping[str, Any]) -> Found:
     n = float(network.counts[off_diagonal(ACTORS)].mean())
     # The levels of this study are eps, and N is the mean of the counts.
     noisy = job._replace(level=None if job.level is None else job.level / n)
-    seen, options = observed_by(noisy, network.counts)
+    seen, options = noisy.observed(network.counts)
     model = CommunityModel(COMMUNITIES, **MODELS[job.prior])
-    posterior = fitted(model, job, settings, seen, kept=300, **options)
+    posterior = job.fitted(model, settings, seen, kept=300, **options)
     mean = np.concatenate([block for _, block in posterior.iter_rates()])
     cells = off_diagonal(ACTORS)
     far = np.abs(mean - network.rates)

@@ -22,40 +22,27 @@ from countveil.models import CommunityModel
 from countveil.studies.experiments.networks import (
     MEASURES,
     coverage,
-    describe_network,
-    load_network,
+    network_study,
     off_diagonal,
     rate_scores,
     silence,
 )
 from countveil.studies.experiments.panels import draw_scores
-from countveil.studies.plan import (
-    PRIORS,
-    Found,
-    Job,
-    Settings,
-    Study,
-    fitted,
-    methods_at_levels,
-    observed_by,
-    repeated,
-)
-
-METHODS = ("non-private", "exact", "naive")
+from countveil.studies.plan import METHODS, Found, Job, Settings
 
 
 def plan(settings: Settings) -> list[Job]:
     """The paper's grid, then what stands beside it."""
     jobs: list[Job] = []
     for size in settings.sizes:
-        jobs += methods_at_levels(settings, METHODS, size=size, data="counts")
+        jobs += settings.at_levels(METHODS, size=size, data="counts")
     small, large = min(settings.sizes), max(settings.sizes)
-    jobs += methods_at_levels(settings, ["robust"], ["paper"], size=small, data="counts")
-    jobs += methods_at_levels(settings, METHODS[:2], ["paper"], size=small, data="redrawn")
-    jobs += methods_at_levels(settings, METHODS, ["paper"], size=large, data="counts_unique")
-    plain = methods_at_levels(settings, METHODS[:2], ["paper"], size=large, data="counts", start="plain")
+    jobs += settings.at_levels(["robust"], ["paper"], size=small, data="counts")
+    jobs += settings.at_levels(METHODS[:2], ["paper"], size=small, data="redrawn")
+    jobs += settings.at_levels(METHODS, ["paper"], size=large, data="counts_unique")
+    plain = settings.at_levels(METHODS[:2], ["paper"], size=large, data="counts", start="plain")
     said = [Job("silence", "none", None, 0, 0, data=data) for data in ("counts", "counts_unique")]
-    return [*said, *repeated(settings, jobs + plain)]
+    return [*said, *settings.repeated(jobs + plain)]
 
 
 def perform(job: Job, settings: Settings, data: dict[str, np.ndarray]) -> Found:
@@ -65,9 +52,9 @@ def perform(job: Job, settings: Settings, data: dict[str, np.ndarray]) -> Found:
     counts = data[job.data]
     if job.method == "silence":
         return Found(silence(counts, off_diagonal(len(counts))))
-    seen, options = observed_by(job, counts)
-    model = CommunityModel(job.size, **PRIORS[job.prior])
-    posterior = fitted(model, job, settings, seen, **options)
+    seen, options = job.observed(counts)
+    model = CommunityModel(job.size, **job.given)
+    posterior = job.fitted(model, settings, seen, **options)
     cells = off_diagonal(len(counts))
     scores = rate_scores(posterior, counts, cells)
     if job.method == "exact":
@@ -78,7 +65,7 @@ def perform(job: Job, settings: Settings, data: dict[str, np.ndarray]) -> Found:
 def redrawn(counts: np.ndarray, job: Job, settings: Settings) -> np.ndarray:
     """Poisson counts with the mean rates of a non-private fit: data of which the model is true."""
     reference = Job("non-private", "paper", None, 0, job.sweeps, size=job.size, data="counts")
-    posterior = fitted(CommunityModel(job.size, **PRIORS["paper"]), reference, settings, counts)
+    posterior = reference.fitted(CommunityModel(job.size, **reference.given), settings, counts)
     rates = np.concatenate([block for _, block in posterior.iter_rates()])
     return np.random.default_rng(0).poisson(rates)
 
@@ -93,16 +80,11 @@ def picture(folder: Any, path: Path) -> None:
     draw_scores(summary, [MEASURES[0], MEASURES[1], MEASURES[2], MEASURES[3]], kinds, path, title)
 
 
-STUDY = Study(
+STUDY = network_study(
     "communities",
     "Communities: reconstruction",
-    MEASURES,
-    paper=Settings(7500, (3.0, 2.0, 1.0), (5, 10, 20), 5, threads=1),
-    quick=Settings(90, (3.0, 1.0), (3,), 1, threads=1),
-    load=load_network,
-    describe=describe_network,
+    sizes=(5, 10, 20),
     plan=plan,
     perform=perform,
     picture=picture,
-    data_options=("network",),
 )

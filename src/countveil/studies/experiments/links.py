@@ -16,28 +16,16 @@ from countveil.models import CommunityModel
 from countveil.studies.experiments.networks import (
     MEASURES,
     coverage,
-    describe_network,
-    load_network,
+    network_study,
     off_diagonal,
     rate_scores,
     silence,
 )
 from countveil.studies.experiments.panels import draw_scores
-from countveil.studies.plan import (
-    PRIORS,
-    Found,
-    Job,
-    Settings,
-    Study,
-    fitted,
-    methods_at_levels,
-    observed_by,
-    repeated,
-)
+from countveil.studies.plan import METHODS, Found, Job, Settings
 
 #: The paper's number of actors whose links are hidden; a third of them where there are fewer than 150.
 TOP = 50
-METHODS = ("non-private", "exact", "naive")
 
 
 def plan(settings: Settings) -> list[Job]:
@@ -46,13 +34,13 @@ def plan(settings: Settings) -> list[Job]:
     large = max(settings.sizes)
     for hidden in ("both", "any"):
         for size in settings.sizes:
-            jobs += methods_at_levels(settings, METHODS, size=size, data="counts", hidden=hidden)
-        jobs += methods_at_levels(
-            settings, METHODS[:2], ["paper"], size=large, data="counts", hidden=hidden, start="plain"
+            jobs += settings.at_levels(METHODS, size=size, data="counts", hidden=hidden)
+        jobs += settings.at_levels(
+            METHODS[:2], ["paper"], size=large, data="counts", hidden=hidden, start="plain"
         )
-    jobs += methods_at_levels(settings, METHODS, ["paper"], size=large, data="counts_unique", hidden="both")
+    jobs += settings.at_levels(METHODS, ["paper"], size=large, data="counts_unique", hidden="both")
     said = [Job("silence", "none", None, 0, 0, data="counts", hidden=hidden) for hidden in ("both", "any")]
-    return [*said, *repeated(settings, jobs)]
+    return [*said, *settings.repeated(jobs)]
 
 
 def perform(job: Job, settings: Settings, data: dict[str, np.ndarray]) -> Found:
@@ -61,9 +49,9 @@ def perform(job: Job, settings: Settings, data: dict[str, np.ndarray]) -> Found:
     hidden = hidden_cells(counts, job.hidden)
     if job.method == "silence":
         return Found(silence(counts, hidden))
-    seen, options = observed_by(job, counts, hidden)
-    model = CommunityModel(job.size, **PRIORS[job.prior])
-    posterior = fitted(model, job, settings, seen, **options)
+    seen, options = job.observed(counts, hidden)
+    model = CommunityModel(job.size, **job.given)
+    posterior = job.fitted(model, settings, seen, **options)
     scores = rate_scores(posterior, counts, hidden)
     if job.method != "naive":  # it takes what it sees for the truth
         scores.update(coverage(posterior, counts, hidden))
@@ -99,16 +87,6 @@ def picture(folder: Any, path: Path) -> None:
     draw_scores(summary, [MEASURES[0], MEASURES[1], MEASURES[2], MEASURES[3]], kinds, path, title)
 
 
-STUDY = Study(
-    "links",
-    "Links: held-out cells",
-    MEASURES,
-    paper=Settings(7500, (3.0, 2.0, 1.0), (5, 10, 20), 5, threads=1),
-    quick=Settings(90, (3.0, 1.0), (3,), 1, threads=1),
-    load=load_network,
-    describe=describe_network,
-    plan=plan,
-    perform=perform,
-    picture=picture,
-    data_options=("network",),
+STUDY = network_study(
+    "links", "Links: held-out cells", sizes=(5, 10, 20), plan=plan, perform=perform, picture=picture
 )

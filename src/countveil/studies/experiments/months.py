@@ -21,20 +21,8 @@ from countveil.models import TensorModel
 from countveil.posterior import Posterior
 from countveil.report.canvas import SMALL, plain_frame
 from countveil.studies.experiments.panels import COLOURS, new_figure, save_figure
-from countveil.studies.plan import (
-    PRIORS,
-    Found,
-    Job,
-    Measure,
-    Settings,
-    Study,
-    fitted,
-    methods_at_levels,
-    observed_by,
-    repeated,
-)
+from countveil.studies.plan import METHODS, Found, Job, Measure, Settings, Study
 
-METHODS = ("non-private", "exact", "naive")
 SURVIVES = 0.5
 #: Components of the picture, the largest.
 SHOWN = 6
@@ -114,8 +102,8 @@ def plan(settings: Settings) -> list[Job]:
     """The non-private reference of a prior comes before what is matched with it."""
     jobs: list[Job] = []
     for size in settings.sizes:
-        jobs += methods_at_levels(settings, METHODS, size=size, data="messages")
-    return repeated(settings, jobs)
+        jobs += settings.at_levels(METHODS, size=size, data="messages")
+    return settings.repeated(jobs)
 
 
 def perform(job: Job, settings: Settings, data: dict[str, Any]) -> Found:
@@ -144,8 +132,8 @@ def perform(job: Job, settings: Settings, data: dict[str, Any]) -> Found:
 
 
 def _fit(job: Job, settings: Settings, counts: np.ndarray, hidden: np.ndarray) -> Posterior:
-    seen, options = observed_by(job, counts, hidden)
-    return fitted(TensorModel(job.size, **PRIORS[job.prior]), job, settings, seen, **options)
+    seen, options = job.observed(counts, hidden)
+    return job.fitted(TensorModel(job.size, **job.given), settings, seen, **options)
 
 
 def _reference(

@@ -10,7 +10,7 @@ import numpy as np
 
 from countveil.evaluation import log_score, mean_absolute_error
 from countveil.posterior import Posterior
-from countveil.studies.plan import Measure
+from countveil.studies.plan import Measure, Settings, Study
 
 #: How well rates and intervals agree with the true counts.
 MEASURES = (
@@ -105,3 +105,25 @@ def coverage(posterior: Posterior, counts: np.ndarray, cells: np.ndarray) -> dic
     if not_zero.any():
         scores["covered_open"] = float(held[not_zero].mean())
     return scores
+
+
+def network_study(
+    name: str,
+    title: str,
+    *,
+    sizes: tuple[int, ...],
+    measures: tuple[Measure, ...] = MEASURES,
+    **functions: Any,
+) -> Study:
+    """A study of a network, of so many communities: its ``plan``, ``perform`` and ``picture``, all else alike."""
+    return Study(
+        name,
+        title,
+        measures,
+        paper=Settings(7500, (3.0, 2.0, 1.0), sizes, 5, threads=1),
+        quick=Settings(90, (3.0, 1.0), (3,), 1, threads=1),
+        load=load_network,
+        describe=describe_network,
+        data_options=("network",),
+        **functions,
+    )

@@ -22,24 +22,12 @@ from countveil.studies.experiments import networks
 from countveil.studies.experiments.communities import redrawn
 from countveil.studies.experiments.networks import (
     coverage,
-    describe_network,
-    load_network,
+    network_study,
     off_diagonal,
     rate_scores,
 )
 from countveil.studies.experiments.panels import draw_scores
-from countveil.studies.plan import (
-    PRIORS,
-    Found,
-    Job,
-    Measure,
-    Settings,
-    Study,
-    fitted,
-    methods_at_levels,
-    observed_by,
-    repeated,
-)
+from countveil.studies.plan import Found, Job, Measure, Settings
 
 METHODS = ("exact", "bessel", "literal")
 MEASURES = (
@@ -57,8 +45,8 @@ def plan(settings: Settings) -> list[Job]:
     jobs: list[Job] = []
     for data in ("counts_unique", "redrawn"):
         for size in settings.sizes:
-            jobs += methods_at_levels(settings, METHODS, ["paper"], size=size, data=data, start="plain")
-    return repeated(settings, jobs)
+            jobs += settings.at_levels(METHODS, ["paper"], size=size, data=data, start="plain")
+    return settings.repeated(jobs)
 
 
 def perform(job: Job, settings: Settings, data: dict[str, np.ndarray]) -> Found:
@@ -66,11 +54,9 @@ def perform(job: Job, settings: Settings, data: dict[str, np.ndarray]) -> Found:
     if job.data not in data:
         data[job.data] = redrawn(data["counts"], job, settings)
     counts = data[job.data]
-    seen, options = observed_by(job, counts)
+    seen, options = job.observed(counts)
     began = time.process_time()
-    posterior = fitted(
-        CommunityModel(job.size, **PRIORS[job.prior]), job, settings, seen, kept=500, **options
-    )
+    posterior = job.fitted(CommunityModel(job.size, **job.given), settings, seen, kept=500, **options)
     seconds = time.process_time() - began
     cells = off_diagonal(len(counts))
     found = rate_scores(posterior, counts, cells)
@@ -94,16 +80,12 @@ def picture(folder: Any, path: Path) -> None:
     )  # fmt: skip
 
 
-STUDY = Study(
+STUDY = network_study(
     "samplers",
     "Samplers: exact, bessel, literal",
-    MEASURES,
-    paper=Settings(7500, (3.0, 2.0, 1.0), (5,), 5, threads=1),
-    quick=Settings(90, (3.0, 1.0), (3,), 1, threads=1),
-    load=load_network,
-    describe=describe_network,
+    sizes=(5,),
+    measures=MEASURES,
     plan=plan,
     perform=perform,
     picture=picture,
-    data_options=("network",),
 )

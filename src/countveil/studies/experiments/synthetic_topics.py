@@ -18,20 +18,8 @@ import numpy as np
 from countveil.models import TopicModel
 from countveil.studies.demo.demo import match_topics
 from countveil.studies.experiments.panels import draw_scores
-from countveil.studies.plan import (
-    PRIORS,
-    Found,
-    Job,
-    Measure,
-    Settings,
-    Study,
-    fitted,
-    methods_at_levels,
-    observed_by,
-    repeated,
-)
+from countveil.studies.plan import METHODS, Found, Job, Measure, Settings, Study
 
-METHODS = ("non-private", "exact", "naive")
 DOCUMENTS, WORDS = 300, 300
 ALIKE = 0.8
 
@@ -74,16 +62,16 @@ def plan(settings: Settings) -> list[Job]:
     jobs: list[Job] = []
     for data in ("even", "uneven"):
         for size in settings.sizes:
-            jobs += methods_at_levels(settings, METHODS, size=size, data=data)
-    return repeated(settings, jobs)
+            jobs += settings.at_levels(METHODS, size=size, data=data)
+    return settings.repeated(jobs)
 
 
 def perform(job: Job, settings: Settings, data: Mapping[str, Any]) -> Found:
     """One corpus, its release, a fit, and how well its topics match the planted ones, over kept draws."""
     corpus = draw_corpus(job.data, job.size, job.release)
-    seen, options = observed_by(job, corpus.counts)
-    model = TopicModel(job.size, **PRIORS[job.prior])
-    posterior = fitted(model, job, settings, seen, **options)
+    seen, options = job.observed(corpus.counts)
+    model = TopicModel(job.size, **job.given)
+    posterior = job.fitted(model, settings, seen, **options)
     phi = posterior.tree["posterior"]["phi"].to_numpy()
     alike = np.array([match_topics(corpus.topics, draw).affinity for draw in phi.reshape(-1, *phi.shape[2:])])
     far = sum(float(np.abs(block - corpus.rates[rows]).sum()) for rows, block in posterior.iter_rates())

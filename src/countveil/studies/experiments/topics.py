@@ -28,21 +28,8 @@ from countveil.models import TopicModel
 from countveil.posterior import Posterior
 from countveil.studies.experiments.panels import draw_scores
 from countveil.studies.experiments.texts import describe_documents, load_documents
-from countveil.studies.plan import (
-    KEPT,
-    PRIORS,
-    Found,
-    Job,
-    Measure,
-    Settings,
-    Study,
-    fitted,
-    methods_at_levels,
-    observed_by,
-    repeated,
-)
+from countveil.studies.plan import KEPT, METHODS, Found, Job, Measure, Settings, Study
 
-METHODS = ("non-private", "exact", "naive")
 #: A word is frequent if so many documents have it: one in fifty.
 FREQUENT = 0.02
 N_WORDS = 10
@@ -63,10 +50,10 @@ def plan(settings: Settings) -> list[Job]:
     """Documents of which the model is true, then the paper's grid, and the same with the inferred prior."""
     jobs: list[Job] = []
     for size in settings.sizes:
-        jobs += methods_at_levels(settings, METHODS, size=size, data="documents")
+        jobs += settings.at_levels(METHODS, size=size, data="documents")
     size = min(settings.sizes)
-    redrawn = methods_at_levels(settings, METHODS[:2], ["inferred"], size=size, data="redrawn")
-    return [*redrawn, *repeated(settings, jobs)]
+    redrawn = settings.at_levels(METHODS[:2], ["inferred"], size=size, data="redrawn")
+    return [*redrawn, *settings.repeated(jobs)]
 
 
 def perform(job: Job, settings: Settings, data: dict[str, sparse.csr_array]) -> Found:
@@ -74,10 +61,10 @@ def perform(job: Job, settings: Settings, data: dict[str, sparse.csr_array]) -> 
     if job.data not in data:
         data[job.data] = redrawn(data["documents"], job, settings)
     counts = data[job.data]
-    seen, options = observed_by(job, counts)
-    model = TopicModel(job.size, **PRIORS[job.prior])
+    seen, options = job.observed(counts)
+    model = TopicModel(job.size, **job.given)
     # Scoring 50 draws of 10**8 rates takes a minute: fits that were shortened anyway keep fewer.
-    posterior = fitted(model, job, settings, seen, kept=KEPT if job.sweeps >= 1000 else KEPT // 3, **options)
+    posterior = job.fitted(model, settings, seen, kept=KEPT if job.sweeps >= 1000 else KEPT // 3, **options)
     total = float(posterior.tree["sample_stats"]["total_rate"].mean()) / float(counts.sum())
     return Found({**rate_scores(posterior, counts), "total": total, **topic_scores(posterior, counts)})
 
@@ -85,7 +72,7 @@ def perform(job: Job, settings: Settings, data: dict[str, sparse.csr_array]) -> 
 def redrawn(counts: sparse.csr_array, job: Job, settings: Settings) -> sparse.csr_array:
     """Poisson counts with the mean rates of a non-private fit: documents of which the model is true."""
     reference = Job("non-private", job.prior, None, 0, job.sweeps, size=job.size, data="documents")
-    posterior = fitted(TopicModel(job.size, **PRIORS[job.prior]), reference, settings, counts)
+    posterior = reference.fitted(TopicModel(job.size, **job.given), settings, counts)
     rng = np.random.default_rng(0)
     return sparse.csr_array(
         sparse.vstack([sparse.csr_array(rng.poisson(block)) for _, block in posterior.iter_rates()])

@@ -10,7 +10,7 @@ import pytest
 import countveil as cv
 from countveil.inference.new_rows import NewGroups, NewRows, RowPrior, new_row_draws
 from countveil.posterior.align.matching import all_draws
-from countveil.posterior.align.pooling import pooling
+from countveil.posterior.align.memberships import pooling
 from countveil.transforming import transform
 from goodness_of_fit import SEED, continuous_pvalue, fits, rejects
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,17 +13,11 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.shown_text import visible
-from countveil.counts.sources.plain_counts import PlainCounts
-from countveil.inference.observed import Observed, observe
-from countveil.inference.problem import Counts, as_if_released, modelled_part
 from countveil.models.count_model import whole_number
-from countveil.posterior.align import ALIGNERS, aligned_as
 from countveil.posterior.align.aligned_tree import aligned_tree
 from countveil.posterior.align.components import Components
-from countveil.posterior.align.joined_chains import JoinedChains
-from countveil.posterior.align.pooling import pooling_warning
+from countveil.posterior.align.memberships import memberships_of
 from countveil.posterior.align.topics import Topics
-from countveil.posterior.axes import chosen_cells, free_names, positions, readable_labels
 from countveil.posterior.count_draws.predictive_tree import predictive_blocks, predictive_tree
 from countveil.posterior.count_draws.true_counts import labelled_counts
 from countveil.posterior.diagnostics.modes import warn_of_modes
@@ -40,12 +31,13 @@ from countveil.posterior.diagnostics.summary import Summary, check_interval, sum
 from countveil.posterior.diagnostics.verdict import with_verdict
 from countveil.posterior.export import to_graph, to_table
 from countveil.posterior.prevalence import Prevalence, prevalence_of
+from countveil.posterior.problem_draws import ProblemDraws
+from countveil.posterior.rates import mean_rate_blocks, mean_rates, rate_draw_blocks
 from countveil.posterior.runs.writer import save_run
 from countveil.posterior.scales import Totals, scales_of, totals_of
-from countveil.posterior.states import KeptDraws, KeptStates, row_slices
 
 
-class Posterior(KeptDraws):
+class Posterior(ProblemDraws):
     """What a fit has learnt: the posterior of the model given the release, as kept draws.
 
     ``tree`` is an xarray DataTree in ArviZ's schema (``posterior``, ``sample_stats``), for any further analysis.
@@ -79,30 +71,6 @@ class Posterior(KeptDraws):
     ['letter', 'word', 'rate']
     """
 
-    def __init__(
-        self,
-        tree: xr.DataTree | Callable[[], xr.DataTree],
-        model: Any,
-        state_type: Any,
-        data: PrivateCounts | CombinedReleases | PlainCounts | None,
-        axes: tuple[str, ...],
-        shape: tuple[int, ...],
-        labels: tuple[np.ndarray | None, ...],
-        seed: int,
-        *,
-        order: Callable[[], np.ndarray | None] | None = None,
-    ) -> None:
-        if isinstance(tree, xr.DataTree):
-            self.tree = tree
-        else:
-            self._read_tree = tree
-        self.model = model
-        self._state_type = state_type
-        self._data = data
-        self._axes, self._shape, self._seed = axes, shape, seed
-        self._labels = readable_labels(labels)
-        self._shared_order = order  # of components that other arrays have a part in
-
     @property
     def release(self) -> PrivateCounts | CombinedReleases | None:
         """The release that was fitted, if it was one (or several of the same counts, combined)."""
@@ -115,36 +83,17 @@ class Posterior(KeptDraws):
         out (the diagonal of a network without self-loops) have rate 0; a pair of an undirected network has one
         rate, above the diagonal and below.
         """
-        kept = self._with_model("rates")
+        self._with_model("rates")
         warn_of_modes(self, "rates")
-        hint = "; go through iter_rates() block by block"
-        chosen = chosen_cells(rows, columns, self._labels, self._shape, hint=hint)
-        r, c = chosen.rows, chosen.columns
-        mean = np.empty((len(r), len(c)))
-        for block in row_slices(len(r), len(c)):
-            mean[block] = kept.mean_rates(r[block], c)
-        dims = free_names(self._axes, {"rate"})
-        values = mean.reshape(chosen.shape)
-        rates = xr.DataArray(values, self._coordinates(dims, *chosen.places), dims, name="rate")
-        return say_selection(self.tree, rates)
+        return say_selection(self.tree, mean_rates(self, rows, columns))
 
     def iter_rates(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Posterior mean rates of all cells, block by block of rows: (slice of rows, array)."""
-        kept = self._with_model("iter_rates")
-        for block in row_slices(self._shape[0], math.prod(self._shape[1:])):
-            rows = np.arange(block.start, block.stop)
-            yield block, kept.mean_rates(rows).reshape(len(rows), *self._shape[1:])
+        return mean_rate_blocks(self)
 
     def iter_rate_draws(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Rates of all cells in every kept draw, block by block of rows: (slice, (draws, rows, ...))."""
-        kept = self._with_model("iter_rate_draws")
-        width = math.prod(self._shape[1:])
-        for block in row_slices(self._shape[0], width * self.n_draws):
-            rows = np.arange(block.start, block.stop)
-            draws = np.empty((self.n_draws, len(rows), width))
-            for out, rates in zip(draws, kept.rates(rows), strict=True):
-                out[:] = rates
-            yield block, draws.reshape(self.n_draws, len(rows), *self._shape[1:])
+        return rate_draw_blocks(self)
 
     def topics(self, n_words: int = 10, *, interval: float = 0.9) -> Topics:
         """Topics, most prevalent first: their words with intervals, and how well the draws agree on them.
@@ -169,18 +118,7 @@ class Posterior(KeptDraws):
         ``pooling`` says how much of the spread between rows is lost so (see docs/groups.md); more than a half is
         a warning.
         """
-        interval = check_interval(interval)
-        kind = "communities" if "communities" in aligned_as(self.model) else "topics"
-        aligned = self._aligned("memberships", kind)
-        if kind == "communities":
-            warn_of_modes(self, "memberships")
-        chosen = positions("rows", rows, self._labels[0], self._shape[0])
-        found: xr.Dataset = aligned.memberships(chosen, interval, self._axis_labels(0)[chosen])
-        has_groups = getattr(self.model, "groups", None) is not None
-        said = pooling_warning(found.attrs.get("pooling", math.nan), has_groups)
-        if said is not None:
-            warnings.warn(said, stacklevel=2)
-        return say_selection(self.tree, found)
+        return say_selection(self.tree, memberships_of(self, rows, check_interval(interval)))
 
     def prevalence(self, by: str = "group", *, interval: float = 0.9) -> Prevalence:
         """Of a ``TopicModel`` with groups of rows: the share of every topic in every group, with intervals.
@@ -438,72 +376,3 @@ class Posterior(KeptDraws):
         keep = self.settings.get("keep", "all")
         kept = described_sizes(self.tree) + ("" if keep == "all" else f", keep={keep!r}")
         return f"Posterior({model}, {size}, {kept})"
-
-    @cached_property
-    def _kept(self) -> KeptStates:
-        return KeptStates(self.tree["posterior"].to_dataset(), self._state_type, self.model, self._shape)
-
-    @cached_property
-    def _aligners(self) -> dict[str, Any]:
-        return {}
-
-    @property
-    def _running(self) -> JoinedChains | None:
-        """The running means of a fit that has not kept all draws; None of one that has."""
-        if self.settings.get("keep", "all") == "all" or self.model is None:
-            return None
-        if "running" not in self._aligners:
-            fields, running = (self.tree[group].to_dataset() for group in ("posterior", "running"))
-            self._aligners["running"] = JoinedChains(self.model, fields, running, self._axes)
-        return self._aligners["running"]
-
-    def _aligned(self, what: str, kind: str) -> Any:
-        """The draws in one order by the aligner ``kind``, to answer ``what``, or an error if the model has none."""
-        self._with_model(what)
-        kinds = aligned_as(self.model)
-        if kind not in kinds:
-            raise ALIGNERS[kind].refusal(what, self.model)
-        if self._running is not None:
-            return self._running
-        if kind not in self._aligners:
-            if kind != kinds[0]:  # components of a matrix are its topics, in their order
-                order = self._aligned(what, kinds[0]).alignment.order
-            else:
-                order = None if self._shared_order is None else self._shared_order()
-            fields = self.tree["posterior"].to_dataset()
-            self._aligners[kind] = ALIGNERS[kind].of(self.model, fields, self._axes, order)
-        return self._aligners[kind]
-
-    def _observed(
-        self, data: PrivateCounts | CombinedReleases | PlainCounts, as_plain: bool = False
-    ) -> Observed:
-        """``data`` as the likelihood of this fit sees it: what the model leaves out is missing."""
-        return observe(modelled_part(self.model, self._as_fitted(data)), as_plain=as_plain)
-
-    def _as_fitted(self, data: Counts) -> Counts:
-        """A robust fit takes plain counts for ``max(y + tau, 0)``."""
-        robust = self.tree["posterior"].attrs.get("robust")
-        return as_if_released(data, robust) if robust is not None and isinstance(data, PlainCounts) else data
-
-    @property
-    def _rho_of_draws(self) -> np.ndarray | None:
-        """-log(alpha) of every draw, (draws), where alpha was inferred; else None: the release says it."""
-        found = self.tree["posterior"]
-        # A model may have a field of that name, which is no noise.
-        if "alpha" not in found or "alpha" in self._state_type._fields:
-            return None
-        return -np.log(found["alpha"].to_numpy().reshape(-1))
-
-    def _with_model(self, what: str) -> KeptStates:
-        if self.model is None:
-            raise ValueError(
-                f"{what}: expected the model of this run, got none; load_posterior(path, model=...)"
-            )
-        return self._kept
-
-    def _axis_labels(self, axis: int) -> np.ndarray:
-        labels = self._labels[axis]
-        return np.arange(self._shape[axis]) if labels is None else labels
-
-    def _coordinates(self, dims: tuple[str, ...], *chosen: np.ndarray) -> dict[str, np.ndarray]:
-        return {dim: self._axis_labels(axis)[chosen[axis]] for axis, dim in enumerate(dims)}

@@ -9,7 +9,7 @@ whatever scale theta and phi have traded. Draws are aligned first.
 
 It is a statement about the group, not about its rows: with n_g rows whose shares vary it stays uncertain even where
 all counts are known. The mean of the rows' own shares is another thing, and posterior means of those are pulled
-together by whatever hides the rows' counts: noise above all. ``align/pooling.py`` says how much.
+together by whatever hides the rows' counts: noise above all. ``align/memberships.py`` says how much.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import xarray as xr
 
 from countveil.counts.shown_text import visible
 from countveil.posterior.align.matching import Aligner, axis_draws, fixed_places, in_order
-from countveil.posterior.align.pooling import pooling
+from countveil.posterior.align.memberships import pooling
 from countveil.posterior.axes import free_names
 from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
 from countveil.posterior.states import row_slices

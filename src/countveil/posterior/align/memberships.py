@@ -1,4 +1,4 @@
-"""How far the posterior means of single rows are pulled together.
+"""Each row's shares of the topics or communities, and how far the means of single rows are pulled together.
 
 Each row's shares of the topics are drawn towards those of rows in general, the more the less its counts tell:
 noise, few counts, missing cells. That is right for every row, and for what its interval says. But means of such
@@ -8,13 +8,37 @@ means, by groups of rows that the model does not know, are too close to each oth
 from __future__ import annotations
 
 import math
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
+
+from countveil.posterior.axes import positions
+from countveil.posterior.diagnostics.modes import warn_of_modes
+
+if TYPE_CHECKING:
+    from countveil.posterior.posterior import Posterior
 
 #: Where more of the spread of rows is lost in their means, ``memberships`` warns.
 STRONG_POOLING = 0.5
 #: Of fewer rows nobody can say how they spread.
 _LEAST_ROWS = 20
+
+
+def memberships_of(posterior: Posterior, rows: Any, interval: float) -> xr.Dataset:
+    """Shares of the chosen rows, with intervals and, of topics, ``pooling``; warnings speak of who called."""
+    kind = "communities" if "communities" in getattr(posterior.model, "aligned_as", ()) else "topics"
+    aligned = posterior._aligned("memberships", kind)
+    if kind == "communities":
+        warn_of_modes(posterior, "memberships", stacklevel=4)
+    chosen = positions("rows", rows, posterior._labels[0], posterior._shape[0])
+    found: xr.Dataset = aligned.memberships(chosen, interval, posterior._axis_labels(0)[chosen])
+    has_groups = getattr(posterior.model, "groups", None) is not None
+    said = pooling_warning(found.attrs.get("pooling", math.nan), has_groups)
+    if said is not None:
+        warnings.warn(said, stacklevel=3)
+    return found
 
 
 def pooling(means: np.ndarray, variances: np.ndarray) -> float:

@@ -115,7 +115,10 @@ def test_every_study_has_both_priors_and_the_papers_settings(name):
         (["links", "--sweeps", "1"], "--sweeps: expected at least 6, got 1"),
         (["links", "--network", "nowhere.npz"], "No such file"),
         (["links", "--methods", "exact,best"], "--methods: expected some of ['exact', 'naive'"),
-        (["links", "--priors", "papers"], "--priors: expected some of ['inferred', 'none', 'paper'], got ['papers']"),
+        (
+            ["links", "--priors", "papers"],
+            "--priors: expected some of ['inferred', 'none', 'paper'], got ['papers']",
+        ),
         (["links", "--processes", "0"], "--processes: expected at least 1, got 0"),
     ],
 )

@@ -330,6 +330,11 @@ def reproducible():
             yield f"blocks of rows, {name}", equal(first, states_of(problem, start, 2 * n)), ""
         finally:
             counts_module.CELLS_PER_BLOCK = before
+        counts_module.SPLIT = False
+        try:
+            yield f"easy cells among hard ones, {name}", equal(first, states_of(problem, start, 2 * n)), ""
+        finally:
+            counts_module.SPLIT = True
         other = states_of(problem, start._replace(chain=1), 2 * n, 1)
         yield f"another chain, {name}", not np.array_equal(first.state["theta"], other.state["theta"]), ""
 

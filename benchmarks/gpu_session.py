@@ -81,6 +81,9 @@ VARIANTS = {
 }  # fmt: skip
 NETWORK_VARIANTS = {
     "as it is": {},
+    "1 group": {"network_chains": {"GROUPS": "1"}},
+    "2 groups": {"network_chains": {"GROUPS": "2"}},
+    "8 groups": {"network_chains": {"GROUPS": "8"}},
     "256 threads": {"network_cells": {"THREADS": "256"}},
     "64 threads": {"network_cells": {"THREADS": "64"}},
     "64 and 48 registers": {"network_cells": {"REGISTERS": "64", "TOKEN_REGISTERS": "48"}},

@@ -19,6 +19,7 @@ import numpy as np
 from countveil.inference.carry import Carry
 from countveil.inference.engines.cuda import counts as counts_module
 from countveil.inference.engines.cuda import device, factors, look, sums
+from countveil.inference.engines.cuda import network_chains as network_module
 from countveil.inference.engines.cuda.counts import DeviceCounts
 from countveil.inference.engines.cuda.network_chains import NetworkChain
 from countveil.inference.engines.cuda.sampler import CudaSampler
@@ -554,6 +555,13 @@ def network_chains():
         alone = swept_together(problem, [state], 5, 2 * sweeps, first=1)
         first = together.carry(1)
         yield f"alone and with others, {name}", equal(first, alone.carry(1)), ""
+        network_module.LEAST_OF_GROUP, before = 1, network_module.LEAST_OF_GROUP
+        try:
+            in_groups = swept_together(problem, [state] * 3, 5, 2 * sweeps)
+        finally:
+            network_module.LEAST_OF_GROUP = before
+        same = all(equal(together.carry(chain), in_groups.carry(chain)) for chain in range(3))
+        yield f"in groups, {name}", same and len(in_groups._work._groups) == 3, ""
         other = together.carry(2)
         yield f"chains differ, {name}", not np.array_equal(first.state["theta"], other.state["theta"]), ""
         half = swept_together(problem, [state] * 3, 5, sweeps)

@@ -6,10 +6,11 @@ product: everything else of this engine is the same source.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -112,9 +113,28 @@ def launch_blocks(function: Any, n_blocks: int, threads: int, *arguments: Any) -
         function[n_blocks, threads, _stream()[1]](*arguments)
 
 
-@cache
+#: The queue that launches go to.
+_queue = 0
+
+
+@contextlib.contextmanager
+def queue(number: int) -> Iterator[None]:
+    """Launches within go to a queue of their own: work of several goes side by side. Copies wait for all."""
+    global _queue
+    before, _queue = _queue, number
+    try:
+        yield
+    finally:
+        _queue = before
+
+
 def _stream() -> tuple[Any, Any]:
-    """The queue of all work, as CuPy's and as numba's."""
+    """The present queue, as CuPy's and as numba's."""
+    return _stream_of(_queue)
+
+
+@cache
+def _stream_of(number: int) -> tuple[Any, Any]:
     if SIMULATED:
         return None, 0
     cupy: Any = importlib.import_module("cupy")

@@ -147,7 +147,7 @@ def timed_together(sampler, chains, n):
 
 def measure_network(counts, level, options):
     """One line of the table of networks."""
-    model = CommunityModel(options.communities, directed=not options.undirected)
+    model = CommunityModel(options.communities, directed=not options.undirected, rate=1.0)
     data = simulate_release(counts, alpha=float(np.exp(-level)), seed=100) if level else counts
     problem = make_problem(model, data, "exact")
     chains = options.chains

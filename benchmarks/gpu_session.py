@@ -554,6 +554,9 @@ def agree(session):
 
         def followed(sampler, sweeps, every, level=level, carry=carry):
             sampler.load(carry)
+            sampler.sweep(0)  # compiles
+            sampler.monitor(0)
+            sampler.load(carry)
             lines = []
             began = time.perf_counter()
             for sweep in range(1, sweeps + 1):

@@ -54,6 +54,8 @@ STAGES = (
     "laws", "twins", "variants", "networks", "whole", "million", "ratio", "agree", "sizes", "chains", "cpuchains",
 )  # fmt: skip
 LEVELS = (1.0, 2.0, 3.0)
+#: What is told kernel by kernel.
+PROFILED = (("exact", 1.0), ("exact", 3.0), ("naive", 1.0), ("plain", 0.0))
 #: Processes of ``laws``: checks that go together.
 LAWS = (
     ("true_counts", "words"), ("noise_of_rows_and_cells", "allocation", "bounds"), ("joint_laws",),
@@ -70,7 +72,8 @@ VARIANTS = {
     "easy 48 registers; plain 48 registers": {"cells": {"EASY_REGISTERS": "48", "PLAIN_REGISTERS": "48"}},
     "easy 80 registers; plain 80 registers": {"cells": {"EASY_REGISTERS": "80", "PLAIN_REGISTERS": "80"}},
     "exact singles; plain no tiles": {"counts": {"SINGLE": "True", "TILE_ROWS": "1"}},
-    "hard 64 threads; tiles 32 x 64": {
+    "hard 64 threads, factors 64 registers; tiles 32 x 64": {
+        "factors": {"FACTOR_REGISTERS": "64"},
         "cells": {"HARD_THREADS": "64"}, "counts": {"TILE_ROWS": "32", "TILE_COLUMNS": "64"}},
     "look 40 registers; plain 64 threads": {"look": {"REGISTERS": "40"}, "cells": {"PLAIN_THREADS": "64"}},
     "easy 512 threads; tiles 8 x 16": {
@@ -335,7 +338,7 @@ def time_documents(session, name):
                 sampler.sweep(0)
             ms = milliseconds(sampler, session.small(100 if method == "exact" else 20, 1))
             found[f"{method} {level:g}"] = ms
-            if name == "as it is":
+            if (method, level) in PROFILED:
                 profile[f"{method} {level:g}"] = kernel_table(
                     sampler, sampler._chains[0]._sweep, session.small(20, 1)
                 )
@@ -365,7 +368,7 @@ def time_network(session, name):
                 for chain in range(chains):
                     sampler.sweep(chain)
             found[f"{level:g}"] = milliseconds(sampler, session.small(200, 1), chains=chains)
-            if name == "as it is":
+            if level == LEVELS[0]:
                 work = sampler._work
                 profile[f"{level:g}"] = kernel_table(
                     sampler, lambda work=work: work._sweep(work._all), session.small(20, 1)
@@ -785,10 +788,13 @@ def markdown(session):
             for name, line in found.items():
                 if "failed" in line:
                     print(f"\n{name}: failed: {line['failed'][-300:]}")
-            for case, kernels in found.get("as it is", {}).get("kernels", {}).items():
+            profiles = {name: line["kernels"] for name, line in found.items() if "kernels" in line}
+            for case in next(iter(profiles.values()), {}):
                 print(f"\nMicroseconds per sweep, {case}:\n")
-                table(["kernel", "us", "launches"], [
-                    [name, f"{1e3 * ms:.0f}", f"{number:g}"] for name, (ms, number) in kernels.items()
+                names = dict.fromkeys(kernel for kernels in profiles.values() for kernel in kernels.get(case, {}))
+                table(["", *names], [
+                    [variant, *(f"{1e3 * kernels.get(case, {}).get(name, [0.0])[0]:.0f}" for name in names)]
+                    for variant, kernels in profiles.items()
                 ])  # fmt: skip
         elif all(isinstance(line, dict) for line in found.values()):
             columns = list(dict.fromkeys(name for line in found.values() for name in line))

@@ -36,8 +36,8 @@ BLOCK_ROWS = ROW_THREADS // LANES
 #: Numbers of a row by which the laws of scales are seen.
 N_TERMS = 6
 _TERMS = BLOCK_ROWS * N_TERMS
-#: Entries that a thread of ``draw_factor`` draws one after the other.
-TURNS = 4
+#: Entries that a thread of ``draw_factor`` draws one after the other, and its registers.
+TURNS, FACTOR_REGISTERS = 4, 128
 # Scales stay within these, as on the CPU.
 _LEAST, _MOST = 1e-30, 1e30
 # Places of the numbers of ``prior.Hyper``.
@@ -126,7 +126,7 @@ def rows_of_block(n_components: int) -> int:
     return TURNS * (THREADS // min(n_components, THREADS))
 
 
-@kernel
+@kernel(registers=FACTOR_REGISTERS)
 def draw_factor(
     key,
     number,

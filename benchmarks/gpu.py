@@ -26,26 +26,38 @@ from countveil.models import CommunityModel, TopicModel
 
 
 class Times:
-    """Seconds of every kernel, by events on the device."""
+    """Seconds of every kernel of a sampler's sweeps, by events on the device.
 
-    def __init__(self):
+    Sweeps must be launched kernel by kernel, not as the graphs that they are recorded as.
+    """
+
+    def __init__(self, sampler):
         self.events = []
         self.before = device.launch_blocks  # ``launch`` comes by it, too
+        self._counts = getattr(getattr(sampler, "_work", None), "counts", None)
 
     def __enter__(self):
         def timed(function, *arguments):
-            start, stop = device.cuda.event(), device.cuda.event()
-            start.record()
-            self.before(function, *arguments)
-            stop.record()
-            name = getattr(getattr(function, "py_func", function), "__name__", "product")
-            self.events.append((name, start, stop))
+            name = getattr(getattr(function, "py_func", function), "__name__", "kernel")
+            self._time(name, lambda: self.before(function, *arguments))
 
         self._put(timed)
+        if hasattr(self._counts, "_multiply"):
+            self._product = product = self._counts._multiply
+            self._counts._multiply = lambda *rows: self._time("product", lambda: product(*rows))
         return self
 
     def __exit__(self, *error):
         self._put(self.before)
+        if hasattr(self._counts, "_multiply"):
+            self._counts._multiply = self._product
+
+    def _time(self, name, work):
+        start, stop = device.cuda.event(), device.cuda.event()
+        start.record(device._stream()[1])
+        work()
+        stop.record(device._stream()[1])
+        self.events.append((name, start, stop))
 
     def _put(self, call):
         for module in _modules():
@@ -57,7 +69,7 @@ class Times:
         device.synchronize()
         found, number = defaultdict(float), defaultdict(int)
         for name, start, stop in self.events:
-            found[name] += device.cuda.event_elapsed_time(start, stop) / sweeps
+            found[name] += 0.0 if device.SIMULATED else device.cuda.event_elapsed_time(start, stop) / sweeps
             number[name] += 1
         return {name: (ms, number[name] / sweeps) for name, ms in sorted(found.items(), key=lambda p: -p[1])}
 
@@ -115,9 +127,9 @@ def measure(model, data, method, sweeps, kernels=False, warm=5):
         }  # fmt: skip
         table = None
         if kernels:
-            with Times() as times:
-                for _ in range(20):
-                    sampler.sweep(0)
+            with Times(sampler) as times:
+                for _ in range(20):  # not as graphs, whose kernels could not be told apart
+                    sampler._chains[0]._sweep()
                 table = times.table(20)
     return line, table
 
@@ -135,7 +147,7 @@ def timed_together(sampler, chains, n):
 
 def measure_network(counts, level, options):
     """One line of the table of networks."""
-    model = CommunityModel(options.communities, directed=not options.undirected)
+    model = CommunityModel(options.communities, directed=not options.undirected, rate=1.0)
     data = simulate_release(counts, alpha=float(np.exp(-level)), seed=100) if level else counts
     problem = make_problem(model, data, "exact")
     chains = options.chains
@@ -161,7 +173,7 @@ def measure_network(counts, level, options):
         }  # fmt: skip
         table = None
         if options.kernels:
-            with Times() as times:
+            with Times(sampler) as times:
                 for _ in range(20):  # not as one graph, whose kernels could not be told apart
                     sampler._work._sweep(sampler._work._all)
                 table = times.table(20)

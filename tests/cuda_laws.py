@@ -19,6 +19,7 @@ import numpy as np
 from countveil.inference.carry import Carry
 from countveil.inference.engines.cuda import counts as counts_module
 from countveil.inference.engines.cuda import device, factors, look, sums
+from countveil.inference.engines.cuda import network_chains as network_module
 from countveil.inference.engines.cuda.counts import DeviceCounts
 from countveil.inference.engines.cuda.network_chains import NetworkChain
 from countveil.inference.engines.cuda.sampler import CudaSampler
@@ -330,6 +331,11 @@ def reproducible():
             yield f"blocks of rows, {name}", equal(first, states_of(problem, start, 2 * n)), ""
         finally:
             counts_module.CELLS_PER_BLOCK = before
+        counts_module.SPLIT = False
+        try:
+            yield f"easy cells among hard ones, {name}", equal(first, states_of(problem, start, 2 * n)), ""
+        finally:
+            counts_module.SPLIT = True
         other = states_of(problem, start._replace(chain=1), 2 * n, 1)
         yield f"another chain, {name}", not np.array_equal(first.state["theta"], other.state["theta"]), ""
 
@@ -417,7 +423,7 @@ def factors_again(model, state, seen, rows_drawn, blocks_drawn, all_at_once=Fals
 def network_factors():
     """Given the gammas of rate 1 both factors are what their formulas say, up to scales that change no rate."""
     n = 5 if TINY else 40
-    cases = NETWORKS if TINY else NETWORKS | {"many communities": (CommunityModel(50, shape=0.3), 1.0, 0.1)}
+    cases = NETWORKS if TINY else NETWORKS | {"many communities": (CommunityModel(50, shape=0.3, rate=1.0), 1.0, 0.1)}
     for name, (model, rho, missing) in cases.items():
         state, _, data = random_network(model, n, rho, missing, np.random.default_rng(SEED + 5))
         sampler = swept_together(network_problem(model, data), [state] * 2, 5)
@@ -549,6 +555,13 @@ def network_chains():
         alone = swept_together(problem, [state], 5, 2 * sweeps, first=1)
         first = together.carry(1)
         yield f"alone and with others, {name}", equal(first, alone.carry(1)), ""
+        network_module.LEAST_OF_GROUP, before = 1, network_module.LEAST_OF_GROUP
+        try:
+            in_groups = swept_together(problem, [state] * 3, 5, 2 * sweeps)
+        finally:
+            network_module.LEAST_OF_GROUP = before
+        same = all(equal(together.carry(chain), in_groups.carry(chain)) for chain in range(3))
+        yield f"in groups, {name}", same and len(in_groups._work._groups) == 3, ""
         other = together.carry(2)
         yield f"chains differ, {name}", not np.array_equal(first.state["theta"], other.state["theta"]), ""
         half = swept_together(problem, [state] * 3, 5, sweeps)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -116,6 +117,36 @@ def test_without_a_gpu_cuda_says_so_before_any_work_and_auto_takes_the_processor
     assert json.loads(posterior.tree.attrs["settings"])["engine"] == "cpu"
 
 
+@pytest.mark.parametrize(
+    ("status", "failures", "asked"),
+    [(2, 2, 3), (2, 99, 5), (100, 99, 1)],
+    ids=["a moment", "for good", "no card"],
+)
+def test_a_driver_that_fails_is_asked_again(monkeypatch, status, failures, asked):
+    times = []
+
+    def memory():
+        times.append(1)
+        if len(times) <= failures:
+            error = RuntimeError("out of memory")
+            error.status = status
+            raise error
+        return 10, 20
+
+    runtime = SimpleNamespace(memGetInfo=memory)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    card = SimpleNamespace(compute_capability=(9, 0), name="card")
+    numba_cuda = SimpleNamespace(is_available=lambda: True, get_current_device=lambda: card)
+    monkeypatch.setattr(device, "cuda", numba_cuda)
+    monkeypatch.setattr(device.time, "sleep", lambda seconds: None)
+    found = device.find_device()
+    assert len(times) == asked
+    if failures < asked:
+        assert found == device.Device("card", (9, 0), 10, 20)
+    else:
+        assert "the CUDA driver answers RuntimeError: out of memory" in found
+
+
 def test_too_little_memory_is_said_in_bytes(monkeypatch):
     release = cv.simulate_release(COUNTS, epsilon=1, seed=0)
     problem = make_problem(cv.TopicModel(2), release)
@@ -149,7 +180,7 @@ def test_which_networks_stay_on_the_device(monkeypatch):
     release = cv.simulate_release(np.arange(16).reshape(4, 4), epsilon=1, seed=0)
 
     def stays(**options):
-        problem = make_problem(cv.CommunityModel(**{"n_communities": 2, **options}), release)
+        problem = make_problem(cv.CommunityModel(**{"n_communities": 2, "rate": 1.0, **options}), release)
         return network_chains.fits(problem.model, problem.views[""].observed)
 
     assert stays()

@@ -185,7 +185,7 @@ def draw_count_at(u, stream, x, mu, rho, z, w):
         if w < SEARCHED:
             return poisson_at(u, w), stream
         return poisson(stream, w)
-    if _is_steep(x, z, w):  # z > 1 here, so that no look has settled anything: u is as good as new
+    if is_steep(x, z, w):  # z > 1 here, so that no look has settled anything: u is as good as new
         return _count_at_kink(u, stream, x, z, w)
     if z < SEARCHED and z < x + 1.0:
         y = poisson_at(u, z)
@@ -225,7 +225,7 @@ def draw_count_directly(stream, t, mu, rho):
 
 @compiled
 def _directly(stream, t, mu, rho, z, w):
-    if _is_steep(t, z, w):
+    if is_steep(t, z, w):
         u, stream = uniform(stream)
         return _count_at_kink(u, stream, t, z, w)
     return _not_steep(stream, t, mu, rho, z, w)
@@ -240,16 +240,22 @@ def _not_steep(stream, t, mu, rho, z, w):
 
 
 @inlined
-def _is_steep(t, z, w):
+def is_steep(t, z, w):
     """Whether both sides fall steeply from t > 0."""
     return (t < _STEEP * z) & (w < _STEEP * (t + 1.0))
 
 
 @inlined
+def kink_hat(t, z, w):
+    """``(up, down, above, below)``: the hat falls like powers of up and down from 1 at t, to these sums."""
+    up, down = w / (t + 1.0), t / z
+    return up, down, up / (1.0 - up), down / (1.0 - down)
+
+
+@inlined
 def _count_at_kink(u, stream, t, z, w):
     """Both sides fall at least like powers of ``up`` and ``down`` from t: those are the hat."""
-    up, down = w / (t + 1.0), t / z
-    above, below = up / (1.0 - up), down / (1.0 - down)
+    up, down, above, below = kink_hat(t, z, w)
     while True:
         u *= 1.0 + above + below
         if u < 1.0:

@@ -6,9 +6,11 @@ product: everything else of this engine is the same source.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -24,6 +26,8 @@ SIMULATED = bool(numba.config.ENABLE_CUDASIM)
 #: Tensor cores that multiply halves came with 7.0; 64-bit integer atomics are older.
 LEAST_CAPABILITY = (7, 0)
 _THREADS = 32 if SIMULATED else 256
+# What CUDA answers where there is no card, or a driver that is too old: asking again is no use.
+_FINAL = (35, 100)
 _HINT = "pip install 'countveil[gpu]'"
 
 
@@ -36,29 +40,42 @@ class Device(NamedTuple):
     total: int
 
 
-def find_device() -> Device | str:
-    """The GPU, or why there is none that can be used."""
+def find_device(tries: int = 5) -> Device | str:
+    """The GPU, or why there is none that can be used.
+
+    Where many processes begin at once the driver may fail for a moment: it is asked again, for three seconds or so.
+    """
     if SIMULATED:
         return Device("numba's CUDA simulator", LEAST_CAPABILITY, 2**32, 2**32)
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
         return f"CuPy cannot be imported ({error}): {_HINT}"
-    try:
-        if not cuda.is_available():
-            return "numba sees no CUDA device (no driver, or no card)"
-        found = cuda.get_current_device()
-        capability = tuple(found.compute_capability)
-        name = found.name.decode() if isinstance(found.name, bytes) else str(found.name)
-        if capability < LEAST_CAPABILITY:
-            wanted = ".".join(map(str, LEAST_CAPABILITY))
-            return (
-                f"{name} has compute capability {'.'.join(map(str, capability))}, expected {wanted} or newer"
-            )
-        free, total = cupy.cuda.runtime.memGetInfo()
-    except Exception as error:  # drivers fail in many ways, and none of them may keep a CPU from working
-        first = next(iter(str(error).splitlines()), "")
-        return f"the CUDA driver answers {type(error).__name__}: {first}"
+    reason = ""
+    for turn in range(tries):
+        if turn:
+            time.sleep(0.2 * 2 ** (turn - 1))
+        try:
+            return _device(cupy)
+        except Exception as error:  # drivers fail in many ways, and none of them may keep a CPU from working
+            first = next(iter(str(error).splitlines()), "")
+            reason = f"the CUDA driver answers {type(error).__name__}: {first}"
+            if getattr(error, "status", None) in _FINAL:
+                return reason
+    return f"{reason} ({tries} times; free memory and the number of processes on the GPU may tell why)"
+
+
+def _device(cupy: Any) -> Device | str:
+    """What there is, asked once. CuPy comes first: numba takes a driver that failed once for none, for ever."""
+    free, total = cupy.cuda.runtime.memGetInfo()
+    if not cuda.is_available():
+        return "numba sees no CUDA device (no driver, or no card)"
+    found = cuda.get_current_device()
+    capability = tuple(found.compute_capability)
+    name = found.name.decode() if isinstance(found.name, bytes) else str(found.name)
+    if capability < LEAST_CAPABILITY:
+        wanted = ".".join(map(str, LEAST_CAPABILITY))
+        return f"{name} has compute capability {'.'.join(map(str, capability))}, expected {wanted} or newer"
     return Device(name, capability, int(free), int(total))
 
 
@@ -96,9 +113,28 @@ def launch_blocks(function: Any, n_blocks: int, threads: int, *arguments: Any) -
         function[n_blocks, threads, _stream()[1]](*arguments)
 
 
-@cache
+#: The queue that launches go to.
+_queue = 0
+
+
+@contextlib.contextmanager
+def queue(number: int) -> Iterator[None]:
+    """Launches within go to a queue of their own: work of several goes side by side. Copies wait for all."""
+    global _queue
+    before, _queue = _queue, number
+    try:
+        yield
+    finally:
+        _queue = before
+
+
 def _stream() -> tuple[Any, Any]:
-    """The queue of all work, as CuPy's and as numba's."""
+    """The present queue, as CuPy's and as numba's."""
+    return _stream_of(_queue)
+
+
+@cache
+def _stream_of(number: int) -> tuple[Any, Any]:
     if SIMULATED:
         return None, 0
     cupy: Any = importlib.import_module("cupy")

@@ -14,7 +14,7 @@ import numpy as np
 
 from countveil.inference.engines.cuda.device import SIMULATED, cuda, kernel
 from countveil.inference.engines.cuda.halves import place
-from countveil.inference.engines.cuda.sums import sum_at
+from countveil.inference.engines.cuda.sums import THREADS, TWO, bits_of, place_in_block, raise_largest, sum_at
 from countveil.kernels import steps
 from countveil.kernels.gamma import SMALLEST, gamma
 from countveil.kernels.law_shape import draw_law_shape
@@ -30,8 +30,14 @@ MOVED = 5
 N_SCALARS = 6
 #: Components that one block of ``move_scales`` serves, each a thread, in turns.
 MOVE_THREADS = 64
-#: Threads that go through a row together, and those of a block of such.
+#: Threads that go through a row together, those of a block of such, and the rows of a block.
 LANES, ROW_THREADS = 8, 32 if SIMULATED else 128
+BLOCK_ROWS = ROW_THREADS // LANES
+#: Numbers of a row by which the laws of scales are seen.
+N_TERMS = 6
+_TERMS = BLOCK_ROWS * N_TERMS
+#: Entries that a thread of ``draw_factor`` draws one after the other, and its registers.
+TURNS, FACTOR_REGISTERS = 4, 128
 # Scales stay within these, as on the CPU.
 _LEAST, _MOST = 1e-30, 1e30
 # Places of the numbers of ``prior.Hyper``.
@@ -115,22 +121,54 @@ def start_sweep(key, row_tokens, column_tokens, buffer):
         column_tokens[i, k] = 0
 
 
-@kernel
-def draw_factor(key, number, shape, top, scales, means, tokens, exposure, out, weigh, weights):
-    """Entries ~ Gamma(shape + tokens, top / (scale * mean) + exposure), which may have one row for all.
+def rows_of_block(n_components: int) -> int:
+    """How many rows a block of threads draws."""
+    return TURNS * (THREADS // min(n_components, THREADS))
 
-    With ``weigh`` the weights of rows become top / scale: the rates of their priors, up to the means.
+
+@kernel(registers=FACTOR_REGISTERS)
+def draw_factor(
+    key,
+    number,
+    shape,
+    top,
+    scales,
+    means,
+    tokens,
+    is_whole,
+    other_largest,
+    other_halves,
+    exposure,
+    out,
+    weigh,
+    weights,
+    bits,
+):
+    """Entries ~ Gamma(shape + tokens, top / (scale * mean) + exposure), and the largest of them.
+
+    Exposures are the sums of the other factor, where every cell is observed. With ``weigh`` the weights of rows
+    become top / scale: the rates of their priors, up to the means.
     """
-    t = cuda.grid(1)
-    i, k = place(t, out.shape[1])
-    if i < out.shape[0]:
-        of_row = top / (scales[i] if len(scales) > 1 else scales[0])
-        if weigh and k == 0:
-            weights[i] = of_row
-        rate = of_row / (means[k] if len(means) > 1 else means[0])
-        rate += exposure[i if exposure.shape[0] > 1 else 0, k]
-        row = number * ROWS_PER_FACTOR + t
-        out[i, k] = gamma_of(key[0], key[1], key[2], steps.DEVICE_FACTOR, row, shape + tokens[i, k], rate)
+    parts = cuda.shared.array(TWO, np.int64)
+    part, lane, n_lanes, k = place_in_block(cuda.blockIdx.x, out.shape[1])
+    plain, weighted = 0.0, 0.0
+    if k >= 0:
+        seed, chain, sweep = key[0], key[1], key[2]
+        mean = means[k] if len(means) > 1 else means[0]
+        of_all = sum_at(0, k, other_largest, other_halves) if is_whole else 0.0
+        for turn in range(TURNS):
+            i = (part * TURNS + turn) * n_lanes + lane
+            if i < out.shape[0]:
+                of_row = top / (scales[i] if len(scales) > 1 else scales[0])
+                if weigh and k == 0:
+                    weights[i] = of_row
+                rate = of_row / mean + (of_all if is_whole else exposure[i, k])
+                row = number * ROWS_PER_FACTOR + i * out.shape[1] + k
+                x = gamma_of(seed, chain, sweep, steps.DEVICE_FACTOR, row, shape + tokens[i, k], rate)
+                out[i, k] = x
+                plain = max(plain, x)
+                weighted = max(weighted, x * (of_row if weigh else 1.0))
+    raise_largest(plain, weighted, k, n_lanes, parts, bits)
 
 
 @kernel
@@ -214,16 +252,18 @@ def multiply(by, factor):
         factor[i, k] = max(factor[i, k] * by[k], SMALLEST)
 
 
-@kernel
-def draw_scales(key, number, shape, scalars, means, by, factor, scales, terms):
-    """Multiply the rows of a factor, and draw their scales anew; the laws of scales are seen by ``terms``.
+@cuda.jit(device=True)
+def draw_scales_of_block(
+    block, key, number, shape, scalars, means, by, factor, scales, terms, bits, sums, of_terms
+):
+    """Multiply a block's rows of a factor, and draw their scales anew; the laws of scales are seen by ``terms``.
 
     ``number`` is 0 for the first factor, which has means of its components, 1 for the second, which has a level.
     Eight threads go through a row, one of them draws; a block has ROW_THREADS.
     """
-    sums = cuda.shared.array(ROW_THREADS, np.float64)
     thread = cuda.threadIdx.x
-    i, lane = place(cuda.grid(1), LANES)
+    row, lane = place(thread, LANES)
+    i = block * BLOCK_ROWS + row
     total = 0.0
     if i < factor.shape[0]:
         for k in range(lane, factor.shape[1], LANES):
@@ -231,6 +271,9 @@ def draw_scales(key, number, shape, scalars, means, by, factor, scales, terms):
             factor[i, k] = x
             total += shape / (means[k] if len(means) > 1 else means[0]) * x
     sums[thread] = total
+    if thread < N_TERMS:
+        for other in range(BLOCK_ROWS):
+            of_terms[other * N_TERMS + thread] = 0.0
     cuda.syncthreads()
     if i < factor.shape[0] and lane == 0:
         for other in range(1, LANES):
@@ -238,17 +281,64 @@ def draw_scales(key, number, shape, scalars, means, by, factor, scales, terms):
         s, t = scalars[2 * number], scalars[2 * number + 1]
         m = scalars[LEVEL] if number == 1 else 1.0
         old = scales[i] * (scalars[MOVED] if number == 1 else 1.0)
-        row = number * ROWS_PER_FACTOR + i
         more = s + shape * factor.shape[1]
-        g, inverse = draw_two(key[0], key[1], key[2], row, t + s, t + s * m / old, more, total, s * m)
+        g, inverse = draw_two(
+            key[0], key[1], key[2], number * ROWS_PER_FACTOR + i, t + s, t + s * m / old, more, total, s * m
+        )
         u = min(max(1.0 / inverse, _LEAST), _MOST)
         scales[i] = u
         # Sums are made of what is not negative: logarithms above and below 0 apart.
         ratio = g / u * m
+        at = row * N_TERMS
         logs = math.log(max(ratio, SMALLEST))
-        terms[i, 0], terms[i, 1], terms[i, 2] = max(logs, 0.0), max(-logs, 0.0), ratio
+        of_terms[at], of_terms[at + 1], of_terms[at + 2] = max(logs, 0.0), max(-logs, 0.0), ratio
         logs = math.log(max(g, SMALLEST))
-        terms[i, 3], terms[i, 4], terms[i, 5] = max(logs, 0.0), max(-logs, 0.0), g
+        of_terms[at + 3], of_terms[at + 4], of_terms[at + 5] = max(logs, 0.0), max(-logs, 0.0), g
+    cuda.syncthreads()
+    if thread < N_TERMS:
+        largest = 0.0
+        for other in range(BLOCK_ROWS):
+            x = of_terms[other * N_TERMS + thread]
+            if block * BLOCK_ROWS + other < factor.shape[0]:
+                terms[block * BLOCK_ROWS + other, thread] = x
+            largest = max(largest, x)
+        if bits_of(largest) > bits[0, thread]:
+            cuda.atomic.max(bits, (0, thread), bits_of(largest))
+
+
+@kernel
+def draw_scales(
+    key,
+    n_first,
+    scalars,
+    row_shape,
+    row_means,
+    row_by,
+    theta,
+    row_scales,
+    row_terms,
+    row_bits,
+    column_shape,
+    column_means,
+    column_by,
+    phi,
+    column_scales,
+    column_terms,
+    column_bits,
+):
+    """Those of both factors; the first ``n_first`` blocks have those of the first."""
+    sums = cuda.shared.array(ROW_THREADS, np.float64)
+    of_terms = cuda.shared.array(_TERMS, np.float64)
+    if cuda.blockIdx.x < n_first:
+        draw_scales_of_block(
+            cuda.blockIdx.x, key, 0, row_shape, scalars, row_means, row_by, theta, row_scales, row_terms,
+            row_bits, sums, of_terms,
+        )  # fmt: skip
+    else:
+        draw_scales_of_block(
+            cuda.blockIdx.x - n_first, key, 1, column_shape, scalars, column_means, column_by, phi,
+            column_scales, column_terms, column_bits, sums, of_terms,
+        )  # fmt: skip
 
 
 @kernel

@@ -31,6 +31,8 @@ LARGE, MISSING = 254, 255
 EIGHT, RUN, GROUP = 8, 256, 1024
 #: Threads of a warp, and of a block.
 WARP, THREADS = 32, 32 if SIMULATED else 256
+#: Of a thread.
+REGISTERS = 32
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
 _MULTIPLIER_1 = np.uint64(0xCD9E8D57)
@@ -124,7 +126,7 @@ def factors_of(highest_rho, lowest_rho):
         return up.astype(np.float32), down.astype(np.float32)
 
 
-@kernel(registers=32)
+@kernel(registers=REGISTERS)
 def look(key, first_row, n_rows, codes, halves, up, down, number, listed):
     """List the open cells of rows first_row .. first_row + n_rows, as places in these rows of padded width.
 
@@ -168,13 +170,6 @@ def look(key, first_row, n_rows, codes, halves, up, down, number, listed):
         found = np.uint32(found & (found - np.uint32(1)))
         listed[to] = start + (bit // EIGHT) * RUN + bit % EIGHT
         to += 1
-
-
-@kernel
-def clear_list(number):
-    """Nothing listed yet."""
-    if cuda.grid(1) == 0:
-        number[0] = 0
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,7 @@ class Workspace:
         self.inferred = bool(model._inferred)
         self.n_rows, self.width, self.n_components = data.n_rows, data.width, model.n_components
         k = self.n_components
-        self.buffer, found = sums.split_buffer([k, k, k, k, 6, 6, 1])
+        self.buffer, found = sums.split_buffer([k, k, k, k, factors.N_TERMS, factors.N_TERMS, 1])
         self.rows_before, self.columns_before, self.rows, self.columns, *others = found
         self.row_laws, self.column_laws, self.met = others
         self.one, self.nothing = to_device(np.ones(1)), empty((0, 1), np.int64)
@@ -64,11 +65,13 @@ class Workspace:
         n_rows, n_columns = (self.n_rows, self.width) if self.inferred else (1, 1)
         # With a fixed prior they stay 1.
         self.row_weights, self.column_weights = to_device(np.ones(n_rows)), to_device(np.ones(n_columns))
-        self.row_terms, self.column_terms = empty((n_rows, 6), np.float64), empty((n_columns, 6), np.float64)
+        self.row_terms, self.column_terms = (
+            empty((n, factors.N_TERMS), np.float64) for n in (n_rows, n_columns)
+        )
         self.exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
         self.is_whole = self.exposure.is_whole
-        self.row_exposure = empty((1 if self.is_whole else self.n_rows, k), np.float64)
-        self.column_exposure = empty((1 if self.is_whole else self.width, k), np.float64)
+        self.row_exposure = empty((0 if self.is_whole else self.n_rows, k), np.float64)
+        self.column_exposure = empty((0 if self.is_whole else self.width, k), np.float64)
         if self.is_whole:
             self.no_sums = empty((2, 0), np.float64), empty((2, 2, 0), np.int64)
         else:
@@ -86,13 +89,11 @@ class Workspace:
         self.hyper = to_device(np.array(prior_module.HYPER, dtype=np.float64))
 
     def expose(self, lists: Any, before: sums.Sums, other: Any, out: Any) -> None:
-        """Sums of the other factor over observed cells."""
-        if self.is_whole:
-            launch(sums.fill_exposure_of_all, out.shape[1], before.largest, before.halves, out)
-        else:
+        """Sums of the other factor over observed cells, where some are missing."""
+        if not self.is_whole:
             launch(
                 sums.fill_exposure, out.shape[0] * out.shape[1],
-                *lists, self.exposure.lists_observed, before.largest, before.halves, other, out,
+                *lists, self.exposure.lists_observed, *before.sums, other, out,
             )  # fmt: skip
 
 
@@ -189,7 +190,7 @@ class MatrixChain:
         theta, phi, scalars, means = self._theta, self._phi, self._scalars, self._means
         n = max((work.n_rows + work.width) * work.n_components, len(work.buffer))
         launch(factors.start_sweep, n, key, self._row_tokens, self._column_tokens, work.buffer)
-        work.rows_before.find_largest(theta, work.one)
+        sums.find_both_largest(work.rows_before, theta, work.columns_before, phi)
         work.columns_before.add(phi, work.one, work.nothing)
         work.counts.draw(
             key, theta, phi, work.rows_before.largest, work.columns_before.largest,
@@ -199,22 +200,24 @@ class MatrixChain:
         by_rows, by_columns = ((), ()) if work.is_whole else (work.by_rows, work.by_columns)
         row_weights, column_weights = work.row_weights, work.column_weights
         work.expose(by_rows, work.columns_before, phi, work.row_exposure)
-        launch(
-            factors.draw_factor, work.n_rows * work.n_components,
-            key, 0, row_shape, row_top, self._row_scales, means, self._row_tokens, work.row_exposure, theta,
-            inferred, row_weights,
+        rows_at_once = factors.rows_of_block(work.n_components)
+        launch_blocks(
+            factors.draw_factor, sums.n_blocks(*theta.shape, rows_at_once), sums.THREADS,
+            key, 0, row_shape, row_top, self._row_scales, means, self._row_tokens, work.is_whole,
+            *work.columns_before.sums, work.row_exposure, theta, inferred, row_weights, work.rows.bits,
         )  # fmt: skip
         work.rows.add(theta, row_weights, self._row_tokens)
         work.expose(by_columns, work.rows, theta, work.column_exposure)
-        launch(
-            factors.draw_factor, work.width * work.n_components,
-            key, 1, column_shape, column_top, self._column_scales, work.one, self._column_tokens,
-            work.column_exposure, phi, inferred, column_weights,
+        launch_blocks(
+            factors.draw_factor, sums.n_blocks(*phi.shape, rows_at_once), sums.THREADS,
+            key, 1, column_shape, column_top, self._column_scales, work.one, self._column_tokens, work.is_whole,
+            *work.rows.sums, work.column_exposure, phi, inferred, column_weights, work.columns.bits,
         )  # fmt: skip
         work.columns.add(phi, column_weights, work.nothing)
         met = work.no_sums if work.is_whole else (work.met.largest, work.met.halves)
         if inferred and not work.is_whole:
             launch(sums.fill_met, work.width, phi, work.column_exposure, work.met_rows)
+            work.met.find_largest(work.met_rows, work.one)
             work.met.add(work.met_rows, work.one, work.nothing)
         launch_blocks(
             factors.move_scales, 1, factors.MOVE_THREADS,
@@ -226,18 +229,15 @@ class MatrixChain:
             launch(factors.multiply, work.n_rows * work.n_components, work.row_by, theta)
             launch(factors.multiply, work.width * work.n_components, work.column_by, phi)
             return
-        for number, shape, of_components, by, factor, scales, terms, laws in (
-            (0, row_shape, means, work.row_by, theta, self._row_scales, work.row_terms, work.row_laws),
-            (1, column_shape, work.one, work.column_by, phi, self._column_scales, work.column_terms,
-             work.column_laws),
-        ):  # fmt: skip
-            n = factor.shape[0]
-            launch(
-                factors.draw_scales, n * factors.LANES,
-                key, number, shape, scalars, of_components, by, factor, scales, terms,
-                threads=factors.ROW_THREADS,
-            )  # fmt: skip
-            laws.add(terms, work.one, work.nothing)
+        n_first, n_second = (math.ceil(n / factors.BLOCK_ROWS) for n in (work.n_rows, work.width))
+        launch_blocks(
+            factors.draw_scales, n_first + n_second, factors.ROW_THREADS,
+            key, n_first, scalars,
+            row_shape, means, work.row_by, theta, self._row_scales, work.row_terms, work.row_laws.bits,
+            column_shape, work.one, work.column_by, phi, self._column_scales, work.column_terms,
+            work.column_laws.bits,
+        )  # fmt: skip
+        sums.add_both(work.row_laws, work.row_terms, work.column_laws, work.column_terms)
         launch_blocks(
             factors.draw_laws, 1, 32,
             key, work.n_rows, work.width, work.row_laws.largest, work.row_laws.halves,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -21,6 +22,8 @@ from countveil.inference.engines.cuda.device import (
     fill_from,
     launch,
     launch_blocks,
+    queue,
+    synchronize,
     to_device,
     to_host,
 )
@@ -34,6 +37,9 @@ from countveil.runtime.workers import Workers
 
 #: One chain of a larger network fills a device by itself.
 MOST_CELLS = 2**22
+#: Chains are swept in so many groups, of no fewer than so many: while rows of some are drawn one after the other,
+#: which leaves a device idle, the cells of others fill it.
+GROUPS, LEAST_OF_GROUP = 4, 8
 
 
 def fits(model: Any, data: Observed) -> TypeGuard[CommunityModel]:
@@ -126,9 +132,13 @@ class Network:
         asked = [chain for number, chain in self._chains.items() if number in self._asked]
         self._asked = set()
         if len(asked) == len(self._chains):
-            self._recorded()
+            for number, group in enumerate(self._groups):
+                with queue(number):
+                    group()
         else:
+            synchronize()  # groups may be at work
             self._sweep(to_device(np.array([chain.slot for chain in asked])))
+            synchronize()
         for chain in asked:
             chain.sweeps += 1
             if self._relocation is not None and self._relocation.acts_after(chain.sweeps):
@@ -151,7 +161,9 @@ class Network:
         self._phi_parts = empty((k, size, network_cells.LANES, n), np.float64)
         self._counts, self._many = empty((k, n * n), np.int64), empty(k, np.int32)
         self._tokens, self._block_tokens = empty((k, n, size), np.int64), empty((k, size, size), np.int64)
-        self._recorded = Recorded(lambda: self._sweep(self._all))
+        n_groups = min(max(k // LEAST_OF_GROUP, 1), GROUPS)
+        slots = [to_device(part) for part in np.array_split(np.arange(k), n_groups)]
+        self._groups = [Recorded(partial(self._sweep, of_group)) for of_group in slots]
         for slot, chain in enumerate(self._chains.values()):
             chain.slot = slot
             self._put(chain)

@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz         crafted files against every reader: make fuzz SECONDS=600 SEED=7"
 	@echo "make lint         ruff, mypy on src, import-linter"
 	@echo "make bench        speed as ratios, side by side, in one run"
-	@echo "make priors       fixed and inferred priors side by side (an hour)"
+	@echo "make priors       fixed and inferred priors side by side (1.5 hours of one core; PROCESSES=16 fits at a time)"
 	@echo "make prevalence   how often intervals of groups hold the truth, by simulation (an hour)"
 	@echo "make side-channels  what time and file size tell about the counts (a minute)"
 	@echo "make paper        tables of docs/paper.md from the studies beside it"
@@ -88,7 +88,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES))
 
 priors: $(READY)
-	$(BIN)/python benchmarks/priors.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES))
+	$(BIN)/python benchmarks/priors.py $(if $(DOCUMENTS),--documents $(DOCUMENTS)) $(if $(EDGES),--edges $(EDGES)) \
+		$(if $(PROCESSES),--processes $(PROCESSES))
 
 prevalence: $(READY)
 	$(BIN)/python benchmarks/prevalence.py

@@ -1,17 +1,27 @@
-"""``make priors``: fixed priors beside inferred ones, on documents and a network, written to benchmarks/PRIORS.md.
+"""``make priors``: fixed priors beside inferred ones, on documents, a network and a tensor.
+
+    python benchmarks/priors.py --documents documents.npz --edges edges.csv.gz --processes 16
+
+Every fit is a process of one thread and a line of benchmarks/priors.csv, written as it comes; the same command again
+makes what is missing. From that file ``--table`` (and every run at its end) writes benchmarks/PRIORS.md.
 
 Every fit hides some cells; their true counts give the held-out log score. Rows of a table are means over releases,
-with the half range of the releases behind.
+with the half range of the releases behind. Of all that a release decides (noise, hidden cells, the chain's seed) the
+fits of one release have the same, so priors are compared by the differences of their scores, release by release.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import datetime
+import functools
 import math
+import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,81 +32,66 @@ import scipy.sparse as sp
 import countveil as cv
 from countveil.evaluation import coherence, held_out_log_score, mean_absolute_error, npmi
 from countveil.posterior.diagnostics.summary import summarize
-from documents import documents
+from documents import describe, documents
 from machine import describe_machine
+from one_tail import law_of_scales
 
-LEVELS = (1.0, 2.0, 3.0, None)
-TOPICS, COMMUNITIES = 50, 20
-PAPER = {"shape": 0.1, "rate": 1.0}
+LEVELS = ("1", "2", "3", "plain")
+TOPICS, COMMUNITIES, RANK = 50, 20, 20
+PAPER, INFERRED = "Gamma(0.1, 1)", "inferred"
+#: Scales with one tail: the forms between which the inferred prior chooses, see one_tail.py.
+FORMS = {"gamma scales": "gamma", "inverse gamma scales": "inverse gamma"}
+FIELDS = ("told", "total", "log_score", "error", "npmi", "coherence", "seconds")
+#: Of which effective samples are counted.
+WATCHED = ("total rate", "log joint", "word 0", "word 1000", "row 0", "row 500")
+MOST_HIDDEN = 300_000
+
+
+class Job(NamedTuple):
+    """One fit; a line of the file begins with it."""
+
+    data: str
+    prior: str
+    level: str
+    release: int
+    sweeps: int
+
+
+class Source(NamedTuple):
+    """Where data come from."""
+
+    documents: str | None
+    edges: str | None
+    part: int  # of the documents, for what all of them are too many for
 
 
 class Kind(NamedTuple):
-    """A data set, its models by the names of their priors, and how long they run."""
+    """A data set, and how it is fitted."""
 
-    counts: Any
-    models: dict[str, Any]
-    sweeps: int
-    kept: int
-    hidden: int
-    words: bool  # whether topics are scored too
-
-
-class Fit(NamedTuple):
-    """What one fit gave."""
-
-    told: float  # the release's unbiased total
-    total: float
-    log_score: float
-    error: float
-    npmi: float
-    coherence: float
-    seconds: float
+    title: str
+    counts: Callable[[Source], Any]
+    model: Callable[..., Any]
+    priors: tuple[str, ...]
+    levels: tuple[str, ...]
+    kept: int  # draws
+    longer: float = 1.0  # times the sweeps of documents
+    hidden: float = 0.02  # share of its cells
+    words: bool = False  # whether topics are scored too
+    releases: int | None = None  # as many as asked for
 
 
-def fitted(kind: Kind, model: Any, level: float | None, seed: int) -> Fit:
-    counts = kind.counts
-    rng = np.random.default_rng(seed)
-    cells = np.unique(rng.choice(math.prod(counts.shape), kind.hidden, replace=False))
-    hidden = np.unravel_index(cells, counts.shape)
-    if level is None:
-        dense = counts.toarray() if sp.issparse(counts) else counts
-        data, told = np.ma.array(dense, mask=False), float(counts.sum())
-        data[hidden] = np.ma.masked
-    else:
-        release = cv.simulate_release(counts, alpha=math.exp(-level), seed=seed)
-        data, told = release.hide(hidden), release.total()
-    began = time.perf_counter()
-    posterior = cv.fit(
-        model, data, sweeps=kind.sweeps, burn_in=kind.sweeps // 2,
-        thin=kind.sweeps // 2 // kind.kept, chains=1, seed=seed, progress=False,
-    )  # fmt: skip
-    seconds = time.perf_counter() - began
-    scores = (math.nan, math.nan)
-    if kind.words:
-        top = posterior.topics(10).top_words()
-        scores = float(npmi(top, counts).mean()), float(coherence(top, counts).mean())
-    total = float(posterior.tree["sample_stats"]["total_rate"].mean())
-    score = held_out_log_score(posterior, counts, cells=hidden)
-    error = mean_absolute_error(posterior.iter_rates(), counts)
-    return Fit(told, total, 1000 * score, error, *scores, seconds)
+@functools.lru_cache(maxsize=1)
+def every_document(source: Source) -> Any:
+    return documents(source.documents)[0]
 
 
-def table(kind: Kind, levels: Sequence[float | None], releases: int, say: Callable[..., None]) -> None:
-    """Printed as it comes: fits take minutes."""
-    say("| eps/N | prior | total (release's) | log score x 1000 | MAE | NPMI | coherence | seconds |")
-    say("|---|---|---|---|---|---|---|---|")
-    for level in levels:
-        for prior, model in kind.models.items():
-            each = [fitted(kind, model, level, seed) for seed in range(1 if level is None else releases)]
-            found = np.array(each)
-            mean, half = found.mean(axis=0), np.ptp(found, axis=0) / 2
-            told, total, score, error, by_npmi, by_coherence, seconds = (
-                f"{m:.{digits}{kind_}}" + ("" if len(each) == 1 else f" +- {h:.2g}")
-                for m, h, digits, kind_ in zip(mean, half, (4, 4, 2, 4, 3, 1, 0), "ggfffff", strict=True)
-            )
-            name = "plain" if level is None else f"{level:g}"
-            scores = f"{by_npmi} | {by_coherence}" if kind.words else "|"
-            say(f"| {name} | {prior} | {total} ({told}) | {score} | {error} | {scores} | {seconds} |")
+def first_documents(source: Source) -> Any:
+    return every_document(source)[: source.part]
+
+
+def counted_once(source: Source) -> Any:
+    """No count above 1, so that there are no bursts."""
+    return sp.csr_array(every_document(source)).astype(bool).astype(np.int64)
 
 
 def messages(edges: str) -> np.ndarray:
@@ -112,93 +107,304 @@ def messages(edges: str) -> np.ndarray:
     return out
 
 
-def mixing(counts: Any, sweeps: int, say: Callable[..., None]) -> None:
-    """Effective samples of the total, and of the scales of a frequent word, a rare one, and two rows."""
+def by_month(source: Source) -> np.ndarray:
+    assert source.edges is not None
+    return messages(source.edges)
+
+
+def network(source: Source) -> np.ndarray:
+    return by_month(source).sum(axis=2)
+
+
+def topic_model(**prior: Any) -> Any:
+    return cv.TopicModel(TOPICS, **prior)
+
+
+def community_model(**prior: Any) -> Any:
+    return cv.CommunityModel(COMMUNITIES, **prior)
+
+
+def tensor_model(**prior: Any) -> Any:
+    return cv.TensorModel(RANK, **prior)
+
+
+#: The longest fits first, so that no process is left with one of them at the end.
+KINDS = {
+    "documents": Kind(
+        f"Topics, K = {TOPICS}", every_document, topic_model, (PAPER, INFERRED), LEVELS, 10, words=True
+    ),
+    "once": Kind(
+        "The same with every count above 1 made 1, so that there are no bursts",
+        counted_once, topic_model, (INFERRED,), ("1",), 10, words=True, releases=1,
+    ),
+    "part": Kind(
+        f"The law of scales: a part of the documents, K = {TOPICS}",
+        first_documents, topic_model, (INFERRED, *FORMS), LEVELS, 10, words=True,
+    ),
+    "tensor": Kind(
+        f"A tensor, rank {RANK}: from, to, month",
+        by_month, tensor_model, (PAPER, INFERRED), LEVELS[:3], 50, longer=10 / 3, hidden=0.05,
+    ),
+    "network": Kind(
+        f"Communities, C = {COMMUNITIES}",
+        network, community_model, (PAPER, INFERRED, *FORMS), LEVELS, 100, longer=10, hidden=0.1,
+    ),
+}  # fmt: skip
+MIXING = "mixing"
+
+
+def jobs(source: Source, chosen: Iterable[str], sweeps: int, releases: int) -> Iterator[Job]:
+    """All fits that can be made of the data that are there."""
+    for name in chosen:
+        if name == MIXING:
+            for prior in (PAPER, INFERRED):
+                yield Job(MIXING, prior, "2", 0, sweeps * 20 // 3)
+            continue
+        kind = KINDS[name]
+        if kind.counts in (network, by_month) and source.edges is None:
+            continue
+        for release in range(releases if kind.releases is None else kind.releases):
+            for level in kind.levels:
+                for prior in kind.priors:
+                    yield Job(name, prior, level, release, max(4, int(sweeps * kind.longer)))
+
+
+def performed(job: Job, source: Source) -> tuple[dict[str, float], str]:
+    """What one fit gives, and of what counts."""
+    warnings.filterwarnings("ignore", "prior: shape and rate")  # it is what is shown here
+    if job.data == MIXING:
+        return effective_samples(job, source), ""
+    counts = KINDS[job.data].counts(source)
+    return scores(job, counts), f"{name_of(job, source)}: {described(counts)}"
+
+
+def name_of(job: Job, source: Source) -> str:
+    path = source.edges if KINDS[job.data].counts in (network, by_month) else source.documents
+    return "synthetic" if path is None else Path(path).name
+
+
+def described(counts: Any) -> str:
+    if sp.issparse(counts):
+        return describe(counts)
+    return f"{' x '.join(map(str, counts.shape))}, {counts.sum():,} counts, {np.count_nonzero(counts):,} non-zero cells"
+
+
+def prior_of(job: Job) -> dict[str, float | None]:
+    return {"shape": 0.1, "rate": 1.0 if job.prior == PAPER else None}
+
+
+def scores(job: Job, counts: Any) -> dict[str, float]:
+    kind = KINDS[job.data]
+    n_cells = math.prod(counts.shape)
+    rng = np.random.default_rng(job.release)
+    cells = np.unique(rng.choice(n_cells, min(MOST_HIDDEN, int(kind.hidden * n_cells)), replace=False))
+    hidden = np.unravel_index(cells, counts.shape)
+    if job.level == "plain":
+        dense = counts.toarray() if sp.issparse(counts) else counts
+        data, told = np.ma.array(dense, mask=False), float(counts.sum())
+        data[hidden] = np.ma.masked
+    else:
+        release = cv.simulate_release(counts, alpha=math.exp(-float(job.level)), seed=job.release)
+        data, told = release.hide(hidden), release.total()
+    began = time.perf_counter()
+    with law_of_scales(FORMS.get(job.prior)):
+        posterior = cv.fit(
+            kind.model(**prior_of(job)), data, sweeps=job.sweeps, burn_in=job.sweeps // 2,
+            thin=max(1, job.sweeps // 2 // kind.kept), chains=1, seed=job.release, engine="cpu", threads=1,
+            progress=False,
+        )  # fmt: skip
+    found = {"told": told, "seconds": time.perf_counter() - began}
+    if kind.words:
+        top = posterior.topics(10).top_words()
+        found |= {"npmi": float(npmi(top, counts).mean()), "coherence": float(coherence(top, counts).mean())}
+    found["total"] = float(posterior.tree["sample_stats"]["total_rate"].mean())
+    found["log_score"] = 1000 * held_out_log_score(posterior, counts, cells=hidden)
+    found["error"] = mean_absolute_error(posterior.iter_rates(), counts)
+    return found
+
+
+def effective_samples(job: Job, source: Source) -> dict[str, float]:
+    """Of the total, of the scales of a frequent word and a rare one, and of two rows; of 1,000 x 2,000 counts."""
+    counts = every_document(source)
     often = np.argsort(-np.asarray(counts.sum(axis=0)).ravel(), kind="stable")
     part = counts[:1000][:, often[::5][:2000]]
-    release = cv.simulate_release(part, alpha=math.exp(-2.0), seed=0)
-    say(
-        "| prior | total | log joint | word 0 | word 1000 | row 0 | row 500 |",
-        "|---|---|---|---|---|---|---|",
+    release = cv.simulate_release(part, alpha=math.exp(-float(job.level)), seed=0)
+    began = time.perf_counter()
+    found = cv.fit(
+        cv.TopicModel(20, **prior_of(job)), release, sweeps=job.sweeps, burn_in=job.sweeps // 2, thin=1, chains=2,
+        seed=1, engine="cpu", threads=1, progress=False,
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    stats = found.tree["sample_stats"]
+    watched = {"total rate": stats["total_rate"].to_numpy(), "log joint": stats["log_joint"].to_numpy()}
+    if job.prior == INFERRED:
+        for what, field in (("word", "phi_scale"), ("row", "theta_scale")):
+            logs = np.log(found.tree["posterior"][field].to_numpy().astype(float))
+            for place in (int(name.split()[1]) for name in WATCHED if name.startswith(what)):
+                watched[f"{what} {place}"] = logs[..., place] - logs.mean(axis=2)
+    ess = summarize(watched, 0.9)["ess_bulk"]
+    return {name: float(ess[name]) for name in watched} | {"seconds": seconds}
+
+
+COLUMNS = (*Job._fields, "part", *FIELDS, *WATCHED, "counts", "made")
+
+
+def read_lines(path: Path) -> dict[tuple[Job, int], dict[str, str]]:
+    """Lines by their fits and the size of the part; of a line that is there twice, the last."""
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    found = {}
+    for line in lines:
+        if not line.get("made"):  # it was cut off
+            continue
+        job = Job(line["data"], line["prior"], line["level"], int(line["release"]), int(line["sweeps"]))
+        found[job, int(line["part"])] = line
+    return found
+
+
+def run(todo: list[Job], source: Source, processes: int, path: Path) -> None:
+    """Make fits, each in a process, and append them to the file as they come."""
+    made = f"{datetime.date.today():%Y-%m-%d}: {describe_machine(('countveil', 'numpy', 'numba'))}"
+    new = not path.exists()
+    began = time.perf_counter()
+    with path.open("a", newline="") as file:
+        lines = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if new:
+            lines.writeheader()
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(processes, mp_context=context) as pool:
+            waiting = {pool.submit(performed, job, source): job for job in todo}
+            for number, done in enumerate(as_completed(waiting), start=1):
+                job, (found, counts) = waiting[done], done.result()
+                lines.writerow(
+                    job._asdict() | {"part": part_of(job, source), "counts": counts, "made": made}
+                    | {name: f"{value:.6g}" for name, value in found.items()}
+                )  # fmt: skip
+                file.flush()
+                told = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
+                since = time.perf_counter() - began
+                print(
+                    f"{number} of {len(todo)}, {since:.0f} s: {' | '.join(map(str, job))} | {told}",
+                    flush=True,
+                )
+
+
+def part_of(job: Job, source: Source) -> int:
+    return source.part if KINDS.get(job.data, KINDS["once"]).counts is first_documents else 0
+
+
+def mean_and_half_range(values: np.ndarray, form: str) -> str:
+    return format(values.mean(), form) + ("" if len(values) == 1 else f" +- {np.ptp(values) / 2:.2g}")
+
+
+def table(kind: Kind, lines: dict[tuple[str, str, int], dict[str, str]]) -> Iterator[str]:
+    """Of one data set: lines by level, prior and release."""
+    yield (
+        "| eps/N | prior | releases | total (release's) | log score x 1000 | minus inferred's | MAE | NPMI "
+        "| coherence | seconds |"
     )
-    for name, model in {"Gamma(0.1, 1)": cv.TopicModel(20, **PAPER), "inferred": cv.TopicModel(20)}.items():
-        found = cv.fit(
-            model, release, sweeps=sweeps, burn_in=sweeps // 2, thin=1, chains=2, seed=1, progress=False
-        )
-        stats = found.tree["sample_stats"]
-        watched = {field: stats[field].to_numpy() for field in ("total_rate", "log_joint")}
-        if model.rate is None:
-            for field, places in (("phi_scale", (0, 1000)), ("theta_scale", (0, 500))):
-                logs = np.log(found.tree["posterior"][field].to_numpy().astype(float))
-                for place in places:
-                    watched[f"{field} {place}"] = logs[..., place] - logs.mean(axis=2)
-        ess = summarize(watched, 0.9)["ess_bulk"]
-        cells = [f"{value:.0f}" for value in ess] + [""] * (6 - len(ess))
-        say(f"| {name} | {' | '.join(cells)} |")
+    yield "|" + "---|" * 10
+    for level in kind.levels:
+        for prior in kind.priors:
+            mine = sorted(release for at, name, release in lines if (at, name) == (level, prior))
+            if not mine:
+                continue
+            each = {f: np.array([float(lines[level, prior, r][f] or "nan") for r in mine]) for f in FIELDS}
+            paired = [r for r in mine if (level, INFERRED, r) in lines]
+            apart = np.array(
+                [
+                    float(lines[level, prior, r]["log_score"]) - float(lines[level, INFERRED, r]["log_score"])
+                    for r in paired
+                ]
+            )
+            less = "" if prior == INFERRED or not paired else mean_and_half_range(apart, "+.2f")
+            total, told = (mean_and_half_range(each[name], ".4g") for name in ("total", "told"))
+            score, error, by_npmi, by_coherence, seconds = (
+                mean_and_half_range(each[name], form)
+                for name, form in zip(FIELDS[2:], (".2f", ".4f", ".3f", ".1f", ".0f"), strict=True)
+            )
+            of_words = f"{by_npmi} | {by_coherence}" if kind.words else "|"
+            yield (
+                f"| {level} | {prior} | {len(mine)} | {total} ({told}) | {score} | {less} | {error} | {of_words} "
+                f"| {seconds} |"
+            )
+
+
+def written(path: Path) -> Iterator[str]:
+    """PRIORS.md, from the file of fits."""
+    lines = read_lines(path)
+    made = sorted({line["made"] for line in lines.values()})
+    yield from (
+        "# Priors",
+        "",
+        f"Made by `make priors`, every fit with one thread, on {'; and on '.join(made)}.",
+    )
+    for name in (*KINDS, MIXING):
+        settings = sorted({(job.sweeps, part) for job, part in lines if job.data == name}, reverse=True)
+        for sweeps, part in settings:
+            chosen = {
+                job: line
+                for (job, p), line in lines.items()
+                if (job.data, job.sweeps, p) == (name, sweeps, part)
+            }
+            of = f", the first {part:,} documents" if part else ""
+            if name == MIXING:
+                yield from (
+                    "",
+                    f"## Effective samples of {sweeps:,} sweeps (two chains, half of them burn-in)",
+                    "",
+                )
+                yield from ("1,000 documents, 2,000 words, K = 20, eps/N = 2.", "")
+                yield f"| prior | {' | '.join(WATCHED)} |"
+                yield "|---" * (1 + len(WATCHED)) + "|"
+                for job in sorted(chosen, reverse=False):
+                    cells = [f"{float(chosen[job][w]):.0f}" if chosen[job][w] else "" for w in WATCHED]
+                    yield f"| {job.prior} | {' | '.join(cells)} |"
+                continue
+            what = next(iter(chosen.values()))["counts"]
+            yield from (
+                "",
+                f"## {KINDS[name].title}{of}",
+                "",
+                f"On {what}; {sweeps:,} sweeps, the second half kept.",
+                "",
+            )
+            yield from table(KINDS[name], {(j.level, j.prior, j.release): line for j, line in chosen.items()})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    here = Path(__file__).parent
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", help="a scipy.sparse .npz of documents x words; synthetic by default")
     parser.add_argument("--edges", help="a .csv.gz of time, sender, recipient; left out by default")
+    parser.add_argument("--data", nargs="+", choices=[*KINDS, MIXING], default=[*KINDS, MIXING])
+    parser.add_argument(
+        "--part", type=int, default=2000, help="documents on which laws of scales are compared"
+    )
+    parser.add_argument(
+        "--sweeps", type=int, default=300, help="of documents; networks have ten times as many"
+    )
     parser.add_argument("--releases", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=2, help="fits at a time, of one thread each")
     parser.add_argument("--quick", action="store_true", help="few sweeps, one release: to see that it works")
-    parser.add_argument("-o", "--output", default=str(Path(__file__).with_name("PRIORS.md")))
+    parser.add_argument("--fits", default=str(here / "priors.csv"), help="the file of fits, which grows")
+    parser.add_argument(
+        "--table", action="store_true", help="make no fits: only the tables, of those there are"
+    )
+    parser.add_argument("-o", "--output", default=str(here / "PRIORS.md"))
     given = parser.parse_args()
-    warnings.filterwarnings("ignore", "prior: shape and rate")  # it is what is shown here
-    releases = 1 if given.quick else given.releases
-    counts, what = documents(given.documents)
-    lines: list[str] = []
-
-    def say(*more: str) -> None:
-        lines.extend(more)
-        print(*more, sep="\n", flush=True)
-        Path(given.output).write_text("\n".join(lines) + "\n")
-
-    say(
-        "# Priors",
-        "",
-        f"Made by `make priors` on {datetime.date.today():%Y-%m-%d}: {describe_machine(('countveil', 'numpy', 'numba'))}.",
-        "",
-    )
-    sweeps = 40 if given.quick else 300
-    text = Kind(
-        counts,
-        {"Gamma(0.1, 1)": cv.TopicModel(TOPICS, **PAPER), "inferred": cv.TopicModel(TOPICS)},
-        sweeps, 10, 300_000, words=True,
-    )  # fmt: skip
-    say(f"## Topics, K = {TOPICS}", "", f"On {what}; {sweeps} sweeps, the second half kept.", "")
-    table(text, LEVELS, releases, say)
-    once = sp.csr_array(counts).astype(bool).astype(np.int64)
-    say(
-        "",
-        "The same with every count above 1 made 1, so that there are no bursts.",
-        "",
-    )
-    table(text._replace(counts=once, models={"inferred": text.models["inferred"]}), (1.0,), 1, say)
-    part = 200 if given.quick else 2000
-    say("", f"## Effective samples of {part} sweeps (two chains, half of them burn-in)", "")
-    say("1,000 documents, 2,000 words, K = 20, eps/N = 2.", "")
-    mixing(sp.csr_array(counts), part, say)
-    if given.edges:
-        tensor = messages(given.edges)
-        network = Kind(
-            tensor.sum(axis=2),
-            {
-                "Gamma(0.1, 1)": cv.CommunityModel(COMMUNITIES, **PAPER),
-                "inferred": cv.CommunityModel(COMMUNITIES, rate=None),
-            },
-            200 if given.quick else 3000, 100, 2500, words=False,
-        )  # fmt: skip
-        say("", f"## Communities, C = {COMMUNITIES}", "", f"{network.counts.shape[0]} actors.", "")
-        table(network, LEVELS, releases, say)
-        by_month = Kind(
-            tensor,
-            {"Gamma(0.1, 1)": cv.TensorModel(20, **PAPER), "inferred": cv.TensorModel(20, rate=None)},
-            200 if given.quick else 1000, 50, 50_000, words=False,
-        )  # fmt: skip
-        say("", "## A tensor, rank 20", "", f"{' x '.join(map(str, tensor.shape))}: from, to, month.", "")
-        table(by_month, LEVELS[:3], releases, say)
+    path, source = Path(given.fits), Source(given.documents, given.edges, given.part)
+    if not given.table:
+        sweeps, releases = (40, 1) if given.quick else (given.sweeps, given.releases)
+        there = read_lines(path)
+        every = jobs(source, given.data, sweeps, releases)
+        todo = [job for job in every if (job, part_of(job, source)) not in there]
+        run(todo, source, given.processes, path)
+    Path(given.output).write_text("\n".join(written(path)) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ def draw_law(rng):
     return np.exp(rng.normal(NARROW.log_shape, NARROW.log_shape_sd))
 
 
+def draw_tails(rng):
+    """Shapes of both laws of scales: how heavy their upper and their lower tail is."""
+    return draw_law(rng), draw_law(rng)
+
+
 def draw_state(model, shape, rng):
     """Everything from the prior, as the module's text has it."""
     found = {}
@@ -44,7 +49,7 @@ def draw_state(model, shape, rng):
             else:
                 mean = np.ones(size)
                 if one.scales:
-                    s, t = draw_law(rng), draw_law(rng)
+                    s, t = draw_tails(rng)
                     scale = level * rng.gamma(t, 1 / t, size[0]) / rng.gamma(s, 1 / s, size[0])
                     found[f"{name}_scale"] = scale
                     found[f"{name}_scale_upper"], found[f"{name}_scale_lower"] = np.asarray(s), np.asarray(t)

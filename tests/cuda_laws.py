@@ -37,6 +37,10 @@ from joint_test import joint_pvalues
 #: Narrower than the default, under which no product of factors stays within what can be counted.
 NARROW = prior.Hyper(level=6.0, log_shape=1.0, log_shape_sd=0.4, mean_shape=3.0)
 TINY = device.SIMULATED
+if TINY:
+    from cuda_simulator import take_turns
+
+    take_turns()
 CHECKS = {}
 
 

@@ -19,7 +19,7 @@ from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.runs.checks.problem import check_read, keeps_all, model_of
 from countveil.posterior.runs.packed_release import size_on_disk
-from countveil.posterior.runs.reader import damaged, read_run, stored_labels
+from countveil.posterior.runs.reader import damage_is_told, damaged, read_run, stored_labels
 from countveil.posterior.shared import SharedPosterior, ViewFacts, view_posteriors
 
 
@@ -40,12 +40,13 @@ def load_posterior(
     Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 2 draws)
     """
     run = read_run(path)
-    own = model_of(run.model, model, run.tree, run.attributes)
+    with damage_is_told(Path(path)):
+        own = model_of(run.model, model, run.tree, run.attributes)
     try:
         check_read(run.tree, run.attributes, run.releases, own, size_on_disk(Path(path)))
     except MemoryError:
         raise
-    except Exception as error:
+    except Exception as error:  # also what it says of data: they are those of the run
         raise damaged(Path(path), error) from error
     if "views" in run.tree.attrs:
         data = {view: run.releases.get(f"release_{view}") for view in own.views}

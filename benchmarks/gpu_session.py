@@ -91,6 +91,8 @@ NETWORK_VARIANTS = {
     "64 threads": {"network_cells": {"THREADS": "64"}},
     "64 and 48 registers": {"network_cells": {"REGISTERS": "64", "TOKEN_REGISTERS": "48"}},
     "128 and 80 registers": {"network_cells": {"REGISTERS": "128", "TOKEN_REGISTERS": "80"}},
+    "rows by 64 threads": {"network_factors": {"THREADS": "64"}},
+    "rows by 256 threads": {"network_factors": {"THREADS": "256"}},
     "2 cells a thread": {"network_cells": {"EACH": "2"}},
     "8 sums of products": {"network_cells": {"LANES": "8"}},
 }  # fmt: skip
@@ -127,9 +129,10 @@ class Session:
         """The same at every call, made once: noise on 10**8 cells takes seconds."""
         from countveil.counts import simulate_release
 
-        if level not in self._releases:
-            self._releases[level] = simulate_release(counts, alpha=float(np.exp(-level)), seed=100)
-        return self._releases[level]
+        key = counts.shape, level
+        if key not in self._releases:
+            self._releases[key] = simulate_release(counts, alpha=float(np.exp(-level)), seed=100)
+        return self._releases[key]
 
     def small(self, usual, tiny):
         """A size."""
@@ -386,7 +389,7 @@ def variants(session):
 
 def networks(session):
     """A network."""
-    run_variants(session, "networks", NETWORK_VARIANTS, at_once=session.small(7, 2))
+    run_variants(session, "networks", NETWORK_VARIANTS, at_once=session.small(len(NETWORK_VARIANTS), 2))
 
 
 def whole(session):
@@ -791,7 +794,9 @@ def markdown(session):
             profiles = {name: line["kernels"] for name, line in found.items() if "kernels" in line}
             for case in next(iter(profiles.values()), {}):
                 print(f"\nMicroseconds per sweep, {case}:\n")
-                names = dict.fromkeys(kernel for kernels in profiles.values() for kernel in kernels.get(case, {}))
+                names = dict.fromkeys(
+                    kernel for kernels in profiles.values() for kernel in kernels.get(case, {})
+                )
                 table(["", *names], [
                     [variant, *(f"{1e3 * kernels.get(case, {}).get(name, [0.0])[0]:.0f}" for name in names)]
                     for variant, kernels in profiles.items()

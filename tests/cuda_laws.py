@@ -427,7 +427,11 @@ def factors_again(model, state, seen, rows_drawn, blocks_drawn, all_at_once=Fals
 def network_factors():
     """Given the gammas of rate 1 both factors are what their formulas say, up to scales that change no rate."""
     n = 5 if TINY else 40
-    cases = NETWORKS if TINY else NETWORKS | {"many communities": (CommunityModel(50, shape=0.3, rate=1.0), 1.0, 0.1)}
+    cases = (
+        NETWORKS
+        if TINY
+        else NETWORKS | {"many communities": (CommunityModel(50, shape=0.3, rate=1.0), 1.0, 0.1)}
+    )
     for name, (model, rho, missing) in cases.items():
         state, _, data = random_network(model, n, rho, missing, np.random.default_rng(SEED + 5))
         sampler = swept_together(network_problem(model, data), [state] * 2, 5)

@@ -202,14 +202,14 @@ class MatrixChain:
         work.expose(by_rows, work.columns_before, phi, work.row_exposure)
         rows_at_once = factors.rows_of_block(work.n_components)
         launch_blocks(
-            factors.draw_factor, sums.n_blocks(*theta.shape, rows_at_once), sums.THREADS,
+            factors.draw_factor, sums.n_blocks(work.n_rows, work.n_components, rows_at_once), sums.THREADS,
             key, 0, row_shape, row_top, self._row_scales, means, self._row_tokens, work.is_whole,
             *work.columns_before.sums, work.row_exposure, theta, inferred, row_weights, work.rows.bits,
         )  # fmt: skip
         work.rows.add(theta, row_weights, self._row_tokens)
         work.expose(by_columns, work.rows, theta, work.column_exposure)
         launch_blocks(
-            factors.draw_factor, sums.n_blocks(*phi.shape, rows_at_once), sums.THREADS,
+            factors.draw_factor, sums.n_blocks(work.width, work.n_components, rows_at_once), sums.THREADS,
             key, 1, column_shape, column_top, self._column_scales, work.one, self._column_tokens, work.is_whole,
             *work.rows.sums, work.column_exposure, phi, inferred, column_weights, work.columns.bits,
         )  # fmt: skip

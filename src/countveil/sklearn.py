@@ -196,7 +196,8 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             kind = TypeError if isinstance(error, TypeError) else ValueError
             said = _KIND_OF_FAULT.match(str(error))
         # Raised out here so that the message that quotes X does not travel along as context.
-        raise kind(said.group() if said else "X: expected a matrix of whole numbers, got something else")
+        told = said.group() if said else "X: expected a matrix of whole numbers, got something else"
+        raise kind(f"{told}. Reshape your data" if told.startswith("Expected 2D") else told)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -138,3 +139,73 @@ BAD = [
 def test_bad_input(parameters, X, message):
     with pytest.raises(ValueError, match=message):
         short(**parameters).fit(X)
+
+
+def what_is_privatized(monkeypatch, X):
+    """The counts that get noise; no fit follows."""
+    import countveil.sklearn as face
+
+    def caught(counts, **_):
+        raise StopIteration(counts)
+
+    monkeypatch.setattr(face, "privatize", caught)
+    with pytest.raises(StopIteration) as stopped:
+        short(epsilon=1).fit(X)
+    return stopped.value.value.toarray()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.float32, bool])
+@pytest.mark.parametrize("layout", [sparse.coo_array, sparse.csr_array, sparse.csc_array, sparse.bsr_array])
+def test_entries_given_twice_add_up_before_the_noise_without_wrapping(monkeypatch, kind, layout):
+    """scikit-learn would add them as they are: 200 + 200 is 144 in 8 bits, and one count more moves it by 256."""
+    largest = {np.uint8: 200, np.int8: 100, np.float32: 2**24, bool: 1}[kind]
+    values, rows = np.array([largest, largest - 1 or 1, 1], kind), np.array([0, 0, 1])
+    X = sparse.coo_array((values, (rows, np.array([0, 0, 1]))), shape=(2, 2))
+    if layout is sparse.csr_array:
+        X = layout((values, np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    elif layout is sparse.csc_array:
+        X = layout((values, rows, np.array([0, 2, 3])), shape=(2, 2))
+    elif layout is sparse.bsr_array:
+        X = layout((values.reshape(3, 1, 1), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    expected = [[int(values[0]) + int(values[1]), 0], [0, 1]]
+    assert what_is_privatized(monkeypatch, X).tolist() == expected
+
+
+SECRET = 918273
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.array([SECRET, 2, 3]),
+        np.array([[SECRET, 2], [3, 4 + 1j]]),
+        np.array([[f"text {SECRET}", 2], [3, 4]], dtype=object),
+        np.array([[f"text {SECRET}", "2"], ["3", "4"]]),
+        pd.DataFrame({"a": [f"text {SECRET}", 2], "b": [3, 4]}),
+        np.array([[SECRET, np.nan], [3, 4]]),
+        np.array([[SECRET, -1], [3, 4]]),
+        np.array([[SECRET, 0.5], [3, 4]]),
+        np.full((2, 2, 2), SECRET),
+        [[SECRET, 1], [2]],
+        SECRET,
+        {"a": SECRET},
+        sparse.coo_array(np.array([[SECRET, 0.5], [3, 4]])),
+        sparse.csr_array(np.array([[SECRET, 1j], [3, 4]])),
+    ],
+    ids=lambda X: type(X).__name__,
+)
+def test_errors_about_true_counts_name_the_kind_of_fault_only(X):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        short(epsilon=1).fit(X)
+    error = caught.value
+    while error is not None:
+        assert str(SECRET) not in str(error)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("parameters", [{}, {"epsilon": 1}, {"alpha": 0.3}])
+def test_a_mask_is_not_lost_in_silence(parameters):
+    masked = np.ma.masked_array(COUNTS, COUNTS > 80)
+    for X in (masked, list(masked)):
+        with pytest.raises(TypeError, match="X: expected an array without a mask, got a masked array"):
+            short(**parameters).fit(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,19 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countveil.counts import PrivateCounts, privatize
+from countveil.counts.inputs.arrays import holds_masked, sparse_rows
 from countveil.fitting import fit
 from countveil.models import TopicModel
 from countveil.transforming import transform
+
+#: What of scikit-learn's messages is about the form of X and the names of its columns. Others go on with X itself:
+#: "Expected 2D array, got 1D array instead: array=[3, 0, 7]".
+_KIND_OF_FAULT = re.compile(
+    r"Expected 2D array, got \w+ array instead|Found array with (dim )?\d+[^\n]*|Complex data not supported"
+    r"|Input X contains (NaN|infinity)|X has \d+ features, but \w+ is expecting \d+ features as input"
+    r"|float\(\) argument must be a string or a real number|The feature names should match(?s:.*)"
+    r"|Feature names are only supported(?s:.*)"
+)
 
 
 class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -154,8 +165,14 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """X, checked, as what it is: privatized now, released before, or plain."""
         if self.epsilon is not None and self.alpha is not None:
             raise ValueError("epsilon, alpha: expected at most one of them, got both")
-        # Nothing about single values is said here: they may be secret. The kind of fault will do.
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_all_finite=True)
+        if holds_masked(X):
+            raise TypeError(
+                "X: expected an array without a mask, got a masked array, whose mask would be lost"
+            )
+        if sparse.issparse(X) and X.ndim == 2 and X.dtype.kind in "iubf" and 0 not in X.shape:
+            # scikit-learn would add entries given twice in a type that wraps around, or rounds.
+            X = sparse_rows(X, "X")
+        X = self._validated(X, reset)
         values = X.data if sparse.issparse(X) else X
         if values.dtype.kind not in "iub" and not np.array_equal(values, np.floor(values)):
             raise ValueError("X: expected whole numbers, got fractions")
@@ -168,6 +185,19 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if self.epsilon is not None:
             return privatize(X, epsilon=self.epsilon, precision=self.precision)
         return X if self.alpha is None else PrivateCounts(X, alpha=self.alpha)
+
+    def _validated(self, X: Any, reset: bool) -> Any:
+        """What scikit-learn makes of X. Its errors may quote X: of true counts only the kind of fault is told."""
+        try:
+            return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
+        except (ValueError, TypeError) as error:
+            if self.epsilon is None:
+                raise
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            said = _KIND_OF_FAULT.match(str(error))
+        # Raised out here so that the message that quotes X does not travel along as context.
+        told = said.group() if said else "X: expected a matrix of whole numbers, got something else"
+        raise kind(f"{told}. Reshape your data" if told.startswith("Expected 2D") else told)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

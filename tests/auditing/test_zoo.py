@@ -18,6 +18,7 @@ def failed(report):
     return {check.name.split(": ")[-1] for check in report.checks if not check.passed}
 
 
+OTHERS = "counts of other cells"
 LAW, RAW, TWICE = "law of the noise", "cells without noise", "noise used twice"
 FEW, MORE = 100_000, 500_000
 
@@ -46,6 +47,9 @@ ZOO = {
     "small arrays raw": (zoo.spared(lambda counts: np.full(counts.shape, counts.size <= 4)), RAW, FEW),
     "weak on one cell in 5,000": (zoo.weak_on_one_in_5000, RAW, MORE),
     "one call in 300 raw": (zoo.RawAtEvery(300), "noise of whole calls", FEW),
+    "sign by the next count": (zoo.sign_by_the_next_count, OTHERS, FEW),
+    "size by the count above": (zoo.size_by_the_count_above, OTHERS, FEW),
+    "sign by the call before": (zoo.SignByTheCallBefore(), OTHERS, FEW),
     "one value for a matrix": (zoo.one_value_for_a_matrix, TWICE, FEW),
     "one value for a row": (zoo.one_value_for_a_row, TWICE, FEW),
     "neighbours share": (zoo.neighbours_share, "neighbouring cells", FEW),

@@ -117,6 +117,49 @@ class RawAtEvery:
         return counts if self.calls % self.number == 0 else add_noise(counts, guarantee)
 
 
+# Noise that tells of other cells.
+
+
+def signed(counts, guarantee, positive):
+    noise = np.abs(right(counts, guarantee))
+    return counts + np.where(positive, noise, -noise)
+
+
+def varies(counts):
+    return bool(counts.size) and (counts != counts.flat[0]).any()
+
+
+def sign_by_the_next_count(counts, guarantee):
+    """Positive where the next count is 0, as half of them are: by itself every cell's noise is right."""
+    if not varies(counts):
+        return add_noise(counts, guarantee)
+    return signed(counts, guarantee, np.roll(counts.ravel(), -1).reshape(counts.shape) == 0)
+
+
+def size_by_the_count_above(counts, guarantee):
+    """Of two draws the larger where the count above is 0, else the smaller."""
+    if not varies(counts):
+        return add_noise(counts, guarantee)
+    one, other = right(counts, guarantee), right(counts, guarantee)
+    larger = np.abs(one) >= np.abs(other)
+    above = np.roll(counts, 1, axis=0) == 0
+    return counts + np.where(larger == above, one, other)
+
+
+class SignByTheCallBefore:
+    """Positive where the call before had a 0."""
+
+    def __init__(self):
+        self.before = np.zeros(1, dtype=int)
+
+    def __call__(self, counts, guarantee):
+        before = np.resize(self.before, counts.shape)
+        self.before = counts.copy()
+        if not varies(before):
+            return add_noise(counts, guarantee)
+        return signed(counts, guarantee, before == 0)
+
+
 # Noise used twice.
 
 

@@ -1,14 +1,17 @@
 """Labels that want to do something: on the terminal they are shown, in a CSV file they are text."""
 
 import csv
+import json
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+import xarray as xr
 
 import countveil as cv
 from countveil.cli import main
 from countveil.counts.files.header import metadata_header, sign_header
+from countveil.posterior.runs.schema import OPENING, checksum
 
 WORDS = ["\x1b[2Jclear", "two\nlines", "evil\u202etxt", "=1+1"]
 NAMES = [
@@ -52,6 +55,24 @@ def test_topics_are_shown_safely(tmp_path, capsys):
         assert len([line for line in out.split("\n") if "agreement" in line or "%" in line]) == 3
     assert r"rate[@sum(1), \x1b[2Jclear]" in fitted.out  # of the table of diagnostics
     assert "\x1b" not in told.err + fitted.err.replace("\x1b[A", "")  # tqdm moves the cursor up between bars
+
+
+def test_the_method_that_a_strangers_run_names_is_shown_safely(tmp_path, capsys):
+    run = fitted_run(tmp_path)
+    root = json.loads((run / "zarr.json").read_text())
+    attributes = root["attributes"]
+    settings = json.loads(attributes["settings"]) | {"method": "exact\x1b[2J\u202e"}
+    attributes["settings"] = json.dumps(settings)
+    (run / "zarr.json").write_text(json.dumps(root))
+    with xr.open_datatree(run, **OPENING) as tree:
+        attributes["checksum"] = checksum(tree)
+    (run / "zarr.json").write_text(json.dumps(root))
+    capsys.readouterr()
+    for command in ("resume", "show"):
+        assert main([command, str(run)]) == 0
+        told = capsys.readouterr().out
+        assert is_safe(told)
+        assert r"method exact\x1b[2J\u202e" in told
 
 
 def test_tables_hold_no_formula(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """What releases in a ledger cost together: what adds up, and what does not."""
 
 import decimal
+import tracemalloc
 from fractions import Fraction
 
 import networkx as nx
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 
 from counts.conftest import spent
+from countveil.counts.ledger import accounts
+from goodness_of_fit import SEED
 
 COUNTS = [[3, 0], [1, 2]]
 
@@ -142,3 +145,30 @@ def test_other_codes_decimal_context_does_not_matter(ledger_path, enter):
     with decimal.localcontext(decimal.Context(prec=3)):
         enter(1, rows=["1234567", "c"], columns=["x", "y"])
     assert spent(ledger_path) == 2
+
+
+def entry(rows, slope="1"):
+    """As it stands in a ledger."""
+    packed = accounts.packed_labels(np.array(rows, dtype=object))
+    return {"rows": packed, "columns": "the same", "unit": "document", "slope": slope}
+
+
+def test_the_largest_sum_is_that_of_some_row():
+    rng = np.random.default_rng(SEED)
+    for _ in range(50):
+        drawn = [
+            (rng.choice(6, rng.integers(1, 6), replace=False).tolist(), Fraction(int(rng.integers(1, 9)), 7))
+            for _ in range(rng.integers(1, 8))
+        ]
+        expected = max(sum(slope for rows, slope in drawn if row in rows) for row in range(6))
+        assert accounts.spent_by([entry(rows, str(slope)) for rows, slope in drawn]) == expected
+
+
+def test_many_releases_of_different_rows_take_no_more_room_than_their_rows():
+    """A release a day, or one of every respondent: a table of releases by rows took gigabytes and minutes."""
+    releases = [entry([f"{day}, {row}" for row in range(100)]) for day in range(500)]
+    tracemalloc.start()
+    assert accounts.spent_by([*releases, entry(["7, 7", "new"], "1/2")]) == Fraction(3, 2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 8 * 500 * 100

@@ -55,6 +55,23 @@ def test_the_next_overwriting_removes_what_a_dead_one_left_in_the_folder(many, t
     assert load_release(target) == OTHER
 
 
+@pytest.mark.parametrize("current", [False, True])
+def test_the_last_number_that_a_generation_may_have_is_not_passed(many, tmp_path, current):
+    """By a stray file of that name, or in a stranger's folder: the new release must be one that can be read."""
+    target, last = tmp_path / "r", "generation-999999999999999999"
+    ONE.save(target)
+    if current:
+        (target / "generation-1").rename(target / last)
+        header = folder.read_header((target / folder.HEADER).read_bytes()) | {"generation": last}
+        (target / folder.HEADER).write_bytes(folder.encode_header(header))
+        assert load_release(target) == ONE
+    else:
+        (target / last).write_text("no folder")
+    for release in (OTHER, ONE, OTHER):
+        release.save(target, overwrite=True)
+        assert load_release(target) == release
+
+
 def test_a_generation_that_a_living_writer_is_about_to_name_stays(many, tmp_path, monkeypatch):
     target, write = tmp_path / "r", folder._write_header
     ONE.save(target)

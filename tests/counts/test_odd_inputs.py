@@ -176,3 +176,24 @@ def test_a_release_is_not_called_a_table(tmp_path):
 def test_where_all_is_hidden_nothing_is_plain():
     release = cv.privatize([[3, 4]], epsilon=1)
     assert "PLAIN" not in str(release.hide(np.ones((1, 2), dtype=bool)))
+
+
+def test_times_that_are_a_nanosecond_apart_are_two_labels():
+    times = pd.DatetimeIndex(np.datetime64("2025-01-01T12:00", "ns") + np.arange(3))
+    table = pd.DataFrame({"x": [500, 600, 700]}, index=times)
+    for rows in (list(times), times, times.to_numpy(), ["2025-01-01 12:00:00", *map(str, times[1:])]):
+        release = privatize(table, 900, rows=rows, columns=["x"])
+        assert release.to_dense().ravel().tolist() == [500, 600, 700]
+    assert privatize(table, 900, public_labels=True).shape == (3, 1)
+    days = pd.date_range("2025-01-01", periods=2)
+    release = privatize(pd.DataFrame({"x": [5, 6]}, index=days), 900, rows=days.values, columns=["x"])
+    assert release.to_dense().ravel().tolist() == [5, 6]
+    assert release.labels[0].tolist() == ["2025-01-01", "2025-01-02"]
+
+
+@pytest.mark.parametrize("size", ["2 2 -1", "-1 2 2"])
+def test_a_matrix_market_file_says_how_much_there_is(tmp_path, size):
+    file = tmp_path / "counts.mtx"
+    file.write_text(f"%%MatrixMarket matrix coordinate integer general\n{size}\n1 1 3\n2 2 4\n")
+    with pytest.raises(ValueError, match="cannot be read as"):
+        privatize(file, epsilon=1)

@@ -198,9 +198,10 @@ chosen_folder = compiled.cache_folder.__wrapped__  # asked anew, as by another p
 
 def test_folders_that_nobody_uses_any_more_are_removed(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
-    old, recent, others = (cache / name for name in ("compiled-old", "compiled-recent", "something-else"))
+    names = ("compiled-0123456789abcdef", "compiled-fedcba9876543210", "something-else", "compiled-thesis")
+    old, recent, others, named_alike = (cache / name for name in names)
     cache.mkdir(mode=0o700)
-    for folder, days in ((old, 31), (recent, 29), (others, 400)):
+    for folder, days in ((old, 31), (recent, 29), (others, 400), (named_alike, 400)):
         folder.mkdir()
         (folder / "file").write_text("")
         os.utime(folder, (time.time() - days * 86_400,) * 2)
@@ -210,15 +211,16 @@ def test_folders_that_nobody_uses_any_more_are_removed(tmp_path, monkeypatch):
     assert not old.exists()
     assert recent.exists()
     assert others.exists()
+    assert named_alike.exists()  # whoever chooses a folder may keep other things in it
     # A use counts, not only a compilation: what was used today outlives the next upgrade.
     os.utime(used, (time.time() - 31 * 86_400,) * 2)
     assert chosen_folder() == used
-    monkeypatch.setattr(compiled, "source_hash", lambda: "of-other-sources")
+    monkeypatch.setattr(compiled, "source_hash", lambda: 16 * "1")
     assert chosen_folder() != used
     assert used.exists()
     # Had it not been used, it would be gone.
     os.utime(used, (time.time() - 31 * 86_400,) * 2)
-    monkeypatch.setattr(compiled, "source_hash", lambda: "of-later-sources")
+    monkeypatch.setattr(compiled, "source_hash", lambda: 16 * "2")
     assert chosen_folder() != used
     assert not used.exists()
 

@@ -13,8 +13,8 @@ import numpy as np
 from scipy import stats
 
 from countveil.auditing.check import MIN_EXPECTED, Check, Mechanism, check_pvalue, noise_on
-from countveil.auditing.law import chances
-from countveil.auditing.trials import mixed_counts
+from countveil.auditing.law import chances, fit_pvalue, smallest_error
+from countveil.auditing.trials import kinds, mixed_counts
 from countveil.privacy import Guarantee
 
 Draw = Callable[[], np.ndarray]
@@ -27,10 +27,12 @@ PATIENCE = 60  # seconds for a child that must draw a little noise
 
 
 def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) -> list[Check]:
-    """Pairs of cells along every axis, all distances between cells at once, and the same cell in two calls."""
+    """Pairs of cells along every axis, all distances at once, the same cell in two calls; counts of other cells."""
     rho, rng = guarantee.rho, np.random.default_rng()
     shape = (max(size // (BLOCK[0] * BLOCK[1]), 2), *BLOCK)
-    noise, again = (noise_on(mechanism, guarantee, mixed_counts(shape, rng)).ravel() for _ in range(2))
+    counts = mixed_counts(shape, rng)
+    noise = noise_on(mechanism, guarantee, counts).ravel()
+    again = noise_on(mechanism, guarantee, mixed_counts(shape, rng)).ravel()
     near = min(pair_pvalue(*pairs(noise, lag), rho) for lag in LAGS) * len(LAGS)
     # Any distance: a block of noise used twice, a period of the generator. Signs and sizes apart.
     far = min(any_lag_pvalue(np.sign(noise)), any_lag_pvalue(np.abs(noise) > 0.7 / rho)) * 2
@@ -38,12 +40,34 @@ def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) ->
     rows = [one for both in (noise, again) for one in both.reshape(shape[0], -1)]
     arrays = [noise_on(mechanism, guarantee, mixed_counts(ARRAY, rng)).ravel() for _ in range(ARRAYS)]
     sums = min(sums_pvalue(rows, rho), sums_pvalue(arrays, rho)) * 2
+    others, n_tests = others_pvalue(noise, again, counts.ravel(), rho)
+    error = smallest_error(rho, noise.size // 8, n_tests)  # of the rarest kind of counts
     return [
         check_pvalue("neighbouring cells", near, "independent", "depend on each other"),
         check_pvalue("cells at any distance", far, "uncorrelated", "correlated"),
         check_pvalue("the same cell in two calls", calls, "independent", "depend on each other"),
         check_pvalue("sums of noise over rows and arrays", sums, "as far from 0 as they should", "are not"),
+        check_pvalue(
+            "counts of other cells",
+            others,
+            "do not show in the noise",
+            "show in the noise",
+            finds=f"a rate that is off by {error:.1%} beside counts of one size" if error else "",
+        ),
     ]
+
+
+def others_pvalue(noise: np.ndarray, again: np.ndarray, counts: np.ndarray, rho: float) -> tuple[float, int]:
+    """Noise has its law whatever the next cells hold, and whatever the call before held in its place.
+
+    Noise may be independent from cell to cell, and right by the count that it is added to, and yet tell of another
+    one: by its sign, say. The p-value, and of how many tests it is.
+    """
+    found = []
+    for kind in kinds(counts):
+        found += [fit_pvalue(noise[np.roll(kind, step)], rho) for lag in LAGS for step in (lag, -lag)]
+        found.append(fit_pvalue(again[kind], rho))
+    return min(found) * len(found), len(found)
 
 
 def sums_pvalue(parts: list[np.ndarray], rho: float) -> float:

@@ -50,7 +50,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 _COMPILED_FOLDERS = ("runtime", "kernels", "models", "inference")
 _DECORATORS = b"countveil.runtime.compiled import"
 _BESIDE_SOURCES = PACKAGE / "__pycache__"
-_UNUSED_DAYS = 30
+_UNUSED_DAYS, _HASH_DIGITS = 30, 16
 #: Seconds after which a process that waits for another's compilation does it itself: the other may be stopped.
 _PATIENCE = 300.0
 
@@ -160,7 +160,7 @@ def source_hash() -> str:
         name, text = file.relative_to(PACKAGE), file.read_bytes()
         if name.parts[0] in _COMPILED_FOLDERS or _DECORATORS in text:
             digest.update(name.as_posix().encode() + b"\0" + text + b"\0")
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:_HASH_DIGITS]
 
 
 def _candidate_bases(chosen: str | None) -> list[Path]:
@@ -170,9 +170,12 @@ def _candidate_bases(chosen: str | None) -> list[Path]:
 
 
 def _discard_unused(base: Path) -> None:
-    """Remove the folders in ``base`` that were last used a month ago. One that is missed is compiled anew."""
+    """Remove the folders in ``base`` that were last used a month ago. One that is missed is compiled anew.
+
+    Only those whose names end in a hash as ours do: in a folder that somebody chose may lie other things.
+    """
     a_month_ago = time.time() - _UNUSED_DAYS * 86_400
-    for folder in base.glob("compiled-*"):
+    for folder in base.glob(f"compiled-{_HASH_DIGITS * '[0-9a-f]'}"):
         with contextlib.suppress(OSError):  # another process may be at it, too
             if folder.stat().st_mtime < a_month_ago:
                 shutil.rmtree(folder)

@@ -46,6 +46,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Build them."""
+    from countveil.counts.shown_text import visible
     from countveil.studies.enron import build_enron
 
     if arguments.seed < 0:
@@ -55,5 +56,5 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.maildir, arguments.output, addresses=read_label_file(arguments.addresses),
             seed=arguments.seed, say=lambda line: print(line, flush=True),
         )  # fmt: skip
-    print(f"Wrote {arguments.output}.")
+    print(visible(f"Wrote {arguments.output}."))
     return 0

@@ -247,6 +247,7 @@ def _rate(text: str) -> float | None:
 
 def report(posterior: Posterior, arguments: argparse.Namespace, command: FitCommand | None) -> int:
     """Say how well a fit went and where it is, unless that is to be quiet; the exit code."""
+    from countveil.counts.shown_text import visible
     from countveil.posterior import ModesWarning
 
     run, interrupted = posterior.path, posterior.settings["interrupted"]
@@ -255,7 +256,7 @@ def report(posterior: Posterior, arguments: argparse.Namespace, command: FitComm
         return exit_code(posterior, arguments.max_r_hat, code)
     if interrupted:
         print("Stopped early; the draws kept until then:")
-    print(f"{posterior!r}, method {posterior.settings['method']}")
+    print(f"{posterior!r}, method {visible(posterior.settings['method'])}")
     release = posterior.release
     if release is not None and release.guarantee is not None:
         print(release.guarantee)
@@ -277,10 +278,8 @@ def report(posterior: Posterior, arguments: argparse.Namespace, command: FitComm
             print(command.findings(posterior, arguments.shown))
         print()
     if interrupted:
-        print(f"To go on: countveil resume {run}")
+        print(visible(f"To go on: countveil resume {run}"))
         return exit_code(posterior, arguments.max_r_hat, code)
-    from countveil.counts.shown_text import visible
-
     tables = f"countveil topics {run} --csv topics.csv"
     if command is None or command.in_python is not None:
         tables = f"countveil.load_posterior({str(run)!r}) in Python"

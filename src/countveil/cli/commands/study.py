@@ -69,6 +69,7 @@ def find_study(name: str) -> Study:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it, saying which fit is done."""
+    from countveil.counts.shown_text import visible
     from countveil.studies.results import run_study
 
     for name in ("sweeps", "naive_sweeps", "releases", "threads", "processes"):
@@ -101,8 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
             processes=arguments.processes,
         )
     print()
-    print((folder.path / "table.md").read_text(encoding="utf-8"))
-    print(f"Wrote {folder.path}.")
+    for line in (folder.path / "table.md").read_text(encoding="utf-8").split("\n"):
+        print(visible(line))  # of fits that were there before, whoever made them
+    print(visible(f"Wrote {folder.path}."))
     return 0
 
 

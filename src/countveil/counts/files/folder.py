@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 CELLS_PER_PART = 1 << 24
 TEXTS_PER_READ = 1 << 16
 HEADER = "release.json"
-_GENERATION = re.compile(r"generation-[1-9][0-9]{0,17}")
+_GENERATION, _LAST_GENERATION = re.compile(r"generation-[1-9][0-9]{0,17}"), 10**18 - 1
 #: Writes all of a release but release.json into a folder, and gives what release.json is to say.
 Writer = Callable[[Path], dict[str, Any]]
 
@@ -103,16 +103,18 @@ def _write_next(target: Path, write: Writer) -> None:
 
 
 def _named(target: Path, folder: Path) -> Path:
-    """The folder under the name of the next generation."""
-    found = [int(path.name.split("-")[1]) for path in target.iterdir() if _GENERATION.fullmatch(path.name)]
-    number = max(found, default=0)
+    """The folder under the name of the next generation that is free; after the last comes the first."""
+    current = str(_current(target))
+    number = int(current.removeprefix("generation-")) if _GENERATION.fullmatch(current) else 0
     while True:
-        number += 1
+        number = number % _LAST_GENERATION + 1
         place = target / f"generation-{number}"
+        if os.path.lexists(place):  # another writer's, or whoever has put it there
+            continue
         try:
             return folder.rename(place)
         except OSError:
-            if not place.exists():  # not that another writer has just taken that name
+            if not os.path.lexists(place):  # not that another writer has just taken that name
                 raise
 
 

@@ -219,7 +219,7 @@ def numeric_array(given: Any, name: str) -> np.ndarray:
 
 
 def _from_lists(given: list | tuple, name: str) -> np.ndarray:
-    if _holds_masked(given):
+    if holds_masked(given):
         raise TypeError(
             f"{name}: expected lists of numbers, got masked arrays in a list, whose masks would be lost"
         )
@@ -231,9 +231,10 @@ def _from_lists(given: list | tuple, name: str) -> np.ndarray:
     raise ValueError(f"{name}: expected rows of equal length, got lists that do not form an array")
 
 
-def _holds_masked(given: Any) -> bool:
+def holds_masked(given: Any) -> bool:
+    """Whether this is a masked array, or lists with one in them: numpy forgets their masks."""
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        return any(_holds_masked(one) for one in given)
+        return any(holds_masked(one) for one in given)
     return isinstance(given, np.ma.MaskedArray)
 
 

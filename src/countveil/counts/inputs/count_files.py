@@ -167,6 +167,8 @@ def _matrix_market(
         raise ValueError("expected a general or symmetric matrix")
     rest = [line for line in lines if line.strip() and not line.lstrip().startswith(b"%")]
     size = [int(number) for number in rest[0].split()]
+    if min(size) < 0:  # numpy would take -1 for "as many as there are"
+        raise ValueError("expected sizes of at least 0")
     words = b" ".join(rest[1:]).split()
     if (
         max(map(len, words), default=0) > _LONGEST_NUMBER

@@ -136,7 +136,7 @@ class LabelIndex:
     """
 
     def __init__(self, labels: Any, axis: str) -> None:
-        kept = labels.tolist() if isinstance(labels, np.ndarray) else labels
+        kept = spoken(labels).tolist() if isinstance(labels, np.ndarray) else labels
         kept = list(kept) if _is_list(kept) else kept
         texts = axis_labels(kept, axis)
         if not len(texts):
@@ -204,6 +204,8 @@ def _key(label: Any) -> str | None:
     if isinstance(label, str):
         return str.__str__(label)  # a class of its own may call itself otherwise
     if isinstance(label, np.datetime64):
+        if _is_finer(label):
+            return str(label).replace("T", " ")  # as pandas says it
         label = label.astype("datetime64[us]").item()
     if isinstance(label, datetime):  # a day is called by its date, whatever it was kept as
         return label.isoformat(sep=" ").removesuffix(" 00:00:00")
@@ -221,7 +223,14 @@ def _key(label: Any) -> str | None:
 
 def spoken(found: np.ndarray) -> np.ndarray:
     """Times as such: numpy would make numbers of those that are kept in nanoseconds."""
-    return found.astype("datetime64[us]") if found.dtype.kind == "M" else found
+    if found.dtype.kind != "M":
+        return found
+    return object_array(found) if np.any(_is_finer(found)) else found.astype("datetime64[us]")
+
+
+def _is_finer(times: Any) -> Any:
+    """Than microseconds, which are all that Python's times have: two of them must not become one."""
+    return ~np.isnat(times) & (times.astype("datetime64[us]") != times)
 
 
 def coarse_key(label: Any) -> str:

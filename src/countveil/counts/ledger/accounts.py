@@ -112,13 +112,15 @@ def spent_by(releases: Sequence[dict[str, Any]]) -> Fraction:
 
 
 def _largest_sum(releases: Sequence[tuple[Fraction, np.ndarray]]) -> Fraction:
-    rows = np.unique(np.concatenate([rows for _, rows in releases]))
-    member = np.packbits([np.isin(rows, own, assume_unique=True) for _, own in releases], axis=0)
-    patterns = np.unpackbits(np.unique(member, axis=1), axis=0, count=len(releases))
-    return max(
-        sum((slope for (slope, _), has in zip(releases, pattern, strict=True) if has), Fraction(0))
-        for pattern in patterns.T
-    )
+    """Rows that met the same releases so far are of one kind: there are few kinds, and a sum for each will do."""
+    rows = np.unique(np.concatenate([own for _, own in releases]))
+    kinds, sums = np.zeros(len(rows), dtype=np.int64), [Fraction(0)]
+    for slope, own in releases:
+        places = np.searchsorted(rows, np.unique(own))
+        before, kind = np.unique(kinds[places], return_inverse=True)
+        kinds[places] = len(sums) + kind
+        sums += [sums[one] + slope for one in before]
+    return max(sums)
 
 
 def packed_labels(labels: np.ndarray | None) -> dict[str, Any]:

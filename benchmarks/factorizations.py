@@ -53,7 +53,7 @@ def table(path: str | None, sweeps: int = 100, rounds: int = 5) -> list[str]:
     counts, what = messages(path)
     release = cv.simulate_release(counts, alpha=np.exp(-1.0), seed=1)
     network = cv.simulate_release(counts.sum(axis=2), alpha=np.exp(-1.0), seed=1)
-    tensor, communities = cv.TensorModel(20), cv.CommunityModel(20)
+    tensor, communities = cv.TensorModel(20), cv.CommunityModel(20, rate=1.0)
     runs = {
         "tensor, tokens": (Run(tensor, release, "exact"), sweeps),
         "tensor, cells": (Run(tensor, release, "exact", algorithm="cells"), sweeps // 4),

@@ -6,7 +6,8 @@ Every fit is a process of one thread and a line of benchmarks/priors.csv, writte
 makes what is missing. From that file ``--table`` (and every run at its end) writes benchmarks/PRIORS.md.
 
 Every fit hides some cells; their true counts give the held-out log score. Rows of a table are means over releases,
-with the half range of the releases behind. Of all that a release decides (noise, hidden cells, the chain's seed) the
+with the half range of the releases behind; "rare" is the share of topics' ten first words that are in the rarer half of
+the vocabulary by their true counts: where noise ranks words it is large. Of all that a release decides (noise, hidden cells, the chain's seed) the
 fits of one release have the same, so priors are compared by the differences of their scores, release by release.
 """
 
@@ -41,7 +42,7 @@ TOPICS, COMMUNITIES, RANK = 50, 20, 20
 PAPER, INFERRED = "Gamma(0.1, 1)", "inferred"
 #: Scales with one tail: the forms between which the inferred prior chooses, see one_tail.py.
 FORMS = {"gamma scales": "gamma", "inverse gamma scales": "inverse gamma"}
-FIELDS = ("told", "total", "log_score", "error", "npmi", "coherence", "seconds")
+FIELDS = ("told", "total", "log_score", "error", "npmi", "coherence", "rare", "seconds")
 #: Of which effective samples are counted.
 WATCHED = ("total rate", "log joint", "word 0", "word 1000", "row 0", "row 500")
 MOST_HIDDEN = 300_000
@@ -217,6 +218,8 @@ def scores(job: Job, counts: Any) -> dict[str, float]:
     if kind.words:
         top = posterior.topics(10).top_words()
         found |= {"npmi": float(npmi(top, counts).mean()), "coherence": float(coherence(top, counts).mean())}
+        often = np.asarray(counts.sum(axis=0)).ravel()
+        found["rare"] = float((often[np.asarray(top)] < np.median(often)).mean())
     found["total"] = float(posterior.tree["sample_stats"]["total_rate"].mean())
     found["log_score"] = 1000 * held_out_log_score(posterior, counts, cells=hidden)
     found["error"] = mean_absolute_error(posterior.iter_rates(), counts)
@@ -257,7 +260,7 @@ def read_lines(path: Path) -> dict[tuple[Job, int], dict[str, str]]:
         lines = list(csv.DictReader(file))
     found = {}
     for line in lines:
-        if not line.get("made"):  # it was cut off
+        if not line.get("made"):  # it was cut off just now
             continue
         job = Job(line["data"], line["prior"], line["level"], int(line["release"]), int(line["sweeps"]))
         found[job, int(line["part"])] = line
@@ -267,12 +270,13 @@ def read_lines(path: Path) -> dict[tuple[Job, int], dict[str, str]]:
 def run(todo: list[Job], source: Source, processes: int, path: Path) -> None:
     """Make fits, each in a process, and append them to the file as they come."""
     made = f"{datetime.date.today():%Y-%m-%d}: {describe_machine(('countveil', 'numpy', 'numba'))}"
-    new = not path.exists()
     began = time.perf_counter()
+    there = path.read_text() if path.exists() else ""
+    there = there[: there.rfind("\n") + 1]  # without a line that was cut off
+    path.write_text(there or ",".join(COLUMNS) + "\n")
+    columns = next(csv.reader(there.splitlines())) if there else COLUMNS  # of an older file, fewer
     with path.open("a", newline="") as file:
-        lines = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if new:
-            lines.writeheader()
+        lines = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(processes, mp_context=context) as pool:
             waiting = {pool.submit(performed, job, source): job for job in todo}
@@ -303,15 +307,17 @@ def table(kind: Kind, lines: dict[tuple[str, str, int], dict[str, str]]) -> Iter
     """Of one data set: lines by level, prior and release."""
     yield (
         "| eps/N | prior | releases | total (release's) | log score x 1000 | minus inferred's | MAE | NPMI "
-        "| coherence | seconds |"
+        "| coherence | rare | seconds |"
     )
-    yield "|" + "---|" * 10
+    yield "|" + "---|" * 11
     for level in kind.levels:
         for prior in kind.priors:
             mine = sorted(release for at, name, release in lines if (at, name) == (level, prior))
             if not mine:
                 continue
-            each = {f: np.array([float(lines[level, prior, r][f] or "nan") for r in mine]) for f in FIELDS}
+            each = {
+                f: np.array([float(lines[level, prior, r].get(f) or "nan") for r in mine]) for f in FIELDS
+            }
             paired = [r for r in mine if (level, INFERRED, r) in lines]
             apart = np.array(
                 [
@@ -321,11 +327,11 @@ def table(kind: Kind, lines: dict[tuple[str, str, int], dict[str, str]]) -> Iter
             )
             less = "" if prior == INFERRED or not paired else mean_and_half_range(apart, "+.2f")
             total, told = (mean_and_half_range(each[name], ".4g") for name in ("total", "told"))
-            score, error, by_npmi, by_coherence, seconds = (
+            score, error, by_npmi, by_coherence, rare, seconds = (
                 mean_and_half_range(each[name], form)
-                for name, form in zip(FIELDS[2:], (".2f", ".4f", ".3f", ".1f", ".0f"), strict=True)
+                for name, form in zip(FIELDS[2:], (".2f", ".4f", ".3f", ".1f", ".3f", ".0f"), strict=True)
             )
-            of_words = f"{by_npmi} | {by_coherence}" if kind.words else "|"
+            of_words = f"{by_npmi} | {by_coherence} | {rare}" if kind.words else "| |"
             yield (
                 f"| {level} | {prior} | {len(mine)} | {total} ({told}) | {score} | {less} | {error} | {of_words} "
                 f"| {seconds} |"

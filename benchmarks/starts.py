@@ -68,7 +68,7 @@ def model_of(kind: str, n: int) -> Any:
     """The model of a kind of network."""
     if kind == "Tucker":
         return cv.Factorization("ia,ab,jb->ij", a=n, b=n)
-    return cv.CommunityModel(n, directed=kind != "undirected")
+    return cv.CommunityModel(n, directed=kind != "undirected", rate=1.0)
 
 
 def cases(edges: str | None, path: str | None, n_documents: int, quick: bool) -> list[Case]:
@@ -91,7 +91,7 @@ def cases(edges: str | None, path: str | None, n_documents: int, quick: bool) ->
         every_line = factorizations.messages(edges)[0].sum(axis=2)  # a few very heavy cells
         for n, sweeps in ((5, 3000), (20, 2000)):
             name = f"Enron network with repeated lines, C = {n}"
-            found.append(Case(name, cv.CommunityModel(n), every_line, 1.0, sweeps))
+            found.append(Case(name, cv.CommunityModel(n, rate=1.0), every_line, 1.0, sweeps))
         network = messages(edges).sum(axis=2)
         for n, kind, rate in ((20, "", 1.0), (20, ", inferred", None), (5, "", 1.0)):
             for rho in (1.0, 3.0):

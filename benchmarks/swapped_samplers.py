@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=4)
     given = parser.parse_args()
     counts = np.load(given.network, allow_pickle=False)["counts_unique"].astype(np.int64)
-    model = cv.CommunityModel(given.communities)
+    model = cv.CommunityModel(given.communities, rate=1.0)
     print(
         "| release | start | exact | bessel from there | bessel | exact from there |\n|---|---|---|---|---|---|"
     )

@@ -8,6 +8,7 @@ import pytest
 
 import countveil as cv
 from countveil.evaluation import log_likelihood
+from countveil.posterior.runs.schema import stored_model
 
 FOLDER = Path(__file__).parent / "files_of_version_1"
 PROMISE = (
@@ -89,6 +90,17 @@ def test_a_run_of_an_undirected_network():
     )
     likely = log_likelihood(run)["log_likelihood"]["released"].sum("sender")
     same(likely[1], [-44.92681018515311, -42.64589013126759, -45.70478571319947, -47.784021263447116])
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("TopicModel", cv.TopicModel), ("CommunityModel", cv.CommunityModel)]
+)
+def test_a_description_without_a_rate_means_the_default_of_its_time(name, model):
+    size = {"TopicModel": "n_topics", "CommunityModel": "n_communities"}[name]
+    described = {"name": f"countveil.{name}", "settings": {size: 2, "shape": 0.1}}
+    assert stored_model(described) == model(2, rate=1.0)
+    described["settings"]["rate"] = None
+    assert stored_model(described) == model(2, rate=None) == model(2)
 
 
 def test_a_run_of_several_views():

@@ -38,6 +38,7 @@ def tensor(tmp_path):
     [
         ([], CommunityModel(2)),
         (["--undirected"], CommunityModel(2, directed=False)),
+        (["--rate", "1"], CommunityModel(2, rate=1.0)),
         (["--self-loops", "--shape", "0.5"], CommunityModel(2, self_loops=True, shape=0.5)),
     ],
 )

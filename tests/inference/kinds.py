@@ -44,7 +44,7 @@ MODELS = {
     "topics, fixed prior": (TopicModel(3, rate=1.0), MATRIX),
     "a directed network": (CommunityModel(2, rate=None), NETWORK),
     "a directed network, fixed prior": (CommunityModel(2, rate=1.0), NETWORK),
-    "an undirected network": (CommunityModel(2, directed=False), NETWORK),
+    "an undirected network": (CommunityModel(2, directed=False, rate=1.0), NETWORK),
     "CP": (TensorModel(2, rate=None), TENSOR),
     "CP in another order": (Factorization("tk,ki,kj->ijt", k=2), TENSOR),
     "Tucker": (Factorization(TUCKER, a=2, b=2, c=2, rate=None), TENSOR),

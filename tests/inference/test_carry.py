@@ -106,7 +106,7 @@ MODELS: dict[str, tuple[Any, str]] = {
     "not unfolding": (NOT_UNFOLDING, "matrix"),
     "directed": (cv.CommunityModel(2, rate=None), "network"),
     "directed, fixed prior": (cv.CommunityModel(2, rate=1.0), "network"),
-    "undirected": (cv.CommunityModel(2, directed=False), "network"),
+    "undirected": (cv.CommunityModel(2, directed=False, rate=1.0), "network"),
     "self-loops": (cv.CommunityModel(2, self_loops=True, rate=None), "network"),
     "undirected with self-loops": (cv.CommunityModel(2, directed=False, self_loops=True), "network"),
     "CP": (cv.TensorModel(rank=3), "tensor"),
@@ -173,7 +173,7 @@ def cases():
     yield (
         "shared, a network and words",
         Case(
-            cv.SharedFactors(mails=cv.CommunityModel(3), words=MATRIX_FORM),
+            cv.SharedFactors(mails=cv.CommunityModel(3, rate=1.0), words=MATRIX_FORM),
             {"mails": noisy(NETWORK), "words": noisy(MATRIX)},
         ),
     )

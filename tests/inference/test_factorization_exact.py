@@ -169,7 +169,9 @@ def test_exact_and_bessel_agree_on_a_network():
     release = cv.simulate_release(counts, alpha=np.exp(-1), seed=SEED)
     settings = {"sweeps": 12_000, "burn_in": 1000, "thin": 4, "progress": False}
     fits_ = [
-        cv.fit(CommunityModel(2, shape=0.5), release, method=m, algorithm=a, seed=SEED + i, **settings)
+        cv.fit(
+            CommunityModel(2, shape=0.5, rate=1.0), release, method=m, algorithm=a, seed=SEED + i, **settings
+        )
         for i, (m, a) in enumerate((("exact", "auto"), ("exact", "cells"), ("bessel", "auto")))
     ]
     ties = ~np.eye(5, dtype=bool).reshape(-1)

@@ -27,9 +27,9 @@ NETWORK = RNG.poisson(4.0, (12, 12))
 TENSOR = RNG.poisson(4.0, (12, 5, 4))
 TUCKER = cv.Factorization("ia,ab,jb->ij", a=2, b=3)
 MODELS = {
-    "directed": (cv.CommunityModel(3), NETWORK),
+    "directed": (cv.CommunityModel(3, rate=1.0), NETWORK),
     "directed, inferred": (cv.CommunityModel(3, rate=None), NETWORK),
-    "undirected": (cv.CommunityModel(3, directed=False), NETWORK),
+    "undirected": (cv.CommunityModel(3, directed=False, rate=1.0), NETWORK),
     "Tucker": (TUCKER, NETWORK),
     "CP": (cv.TensorModel(3), TENSOR),
     "CP, inferred": (cv.TensorModel(3, rate=None), TENSOR),
@@ -138,7 +138,7 @@ def test_a_component_moves_to_a_block_that_is_not_explained():
     group = np.repeat([0, 1, 2], 8)
     counts = np.where(group[:, None] == group, 6, 0)
     np.fill_diagonal(counts, 0)
-    model = cv.CommunityModel(3)
+    model = cv.CommunityModel(3, rate=1.0)
     problem = make_problem(model, counts)
     theta = np.full((24, 3), 1e-3)
     theta[group == 0, 0] = theta[group == 1, 1] = 1.0  # and the last one is idle
@@ -243,7 +243,7 @@ def test_chains_find_planted_groups_that_plain_ones_miss():
     release = cv.simulate_release(counts, alpha=np.exp(-3.0), seed=2)
     given = {"sweeps": 1500, "burn_in": 1000, "chains": 6, "seed": 1, "progress": False}
     ends = {
-        start: cv.fit(cv.CommunityModel(5), release, start=start, **given)
+        start: cv.fit(cv.CommunityModel(5, rate=1.0), release, start=start, **given)
         .tree["sample_stats"]["sampled_log_likelihood"]
         .mean("draw")
         .values

@@ -35,7 +35,7 @@ MODELS = {
     "words, events": cv.SharedFactors(
         words=WORDS, events=factorization("dk,jk,tk->djt", "theta", "what", "when", k=3)
     ),
-    "words, mails": cv.SharedFactors(words=WORDS, mails=cv.CommunityModel(3)),
+    "words, mails": cv.SharedFactors(words=WORDS, mails=cv.CommunityModel(3, rate=1.0)),
     "words, cells": cv.SharedFactors(
         words=WORDS, cells=factorization("dk,kv,dv->dv", "theta", "psi", "own", k=3)
     ),

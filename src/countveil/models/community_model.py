@@ -42,24 +42,25 @@ class CommunityModel(EinsumModel):
     self_loops
         Whether the diagonal is part of the model. If not, its cells are left out, whatever they hold.
     shape
-        Of the gamma priors of both factors.
+        Of the gamma priors of both factors. A shape below 1 makes memberships sparse.
     rate
-        A number: the same gamma prior for every entry of theta and pi, as in the paper. None: how much each actor
-        sends and receives (degree correction), and how large communities are, is inferred
-        (``posterior.scales()``); chains then merge communities more easily, so look at several.
+        None: how much each actor sends and receives (degree correction), and how large communities are, is
+        inferred, with the laws by which they vary (``posterior.scales()``). A number: the same gamma prior for
+        every entry of theta and pi, as in the paper, where shape is 0.1 and rate 1; docs/priors.md says when that
+        goes wrong.
 
     Examples
     --------
     >>> from countveil.models import CommunityModel
     >>> CommunityModel(20)
-    CommunityModel(n_communities=20, directed=True, self_loops=False, shape=0.1, rate=1.0)
+    CommunityModel(n_communities=20, directed=True, self_loops=False, shape=0.1, rate=None)
     """
 
     n_communities: int
     directed: bool = True
     self_loops: bool = False
     shape: float = 0.1
-    rate: float | None = 1.0
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__

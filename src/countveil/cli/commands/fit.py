@@ -57,7 +57,7 @@ def _common_options(parser: Any) -> None:
         type=_rate,
         default=argparse.SUPPRESS,
         help="of the gamma priors, the same for every entry (the paper has 1); or 'inferred', so that the scales "
-        "of rows, columns and components are found: the default for topics, 1 for other models",
+        "of rows, columns and components are found: the default for topics and communities, 1 for other models",
     )
     add("--sweeps", type=int, default=1000, metavar="N", help="length of each chain (default 1000)")
     add("--burn-in", type=int, metavar="N", help="sweeps to throw away first (default half of them)")

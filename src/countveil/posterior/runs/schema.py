@@ -44,6 +44,8 @@ _MODELS = {
     f"countveil.{kind.__name__}": kind
     for kind in (TopicModel, CommunityModel, TensorModel, Factorization, SharedFactors)
 }
+#: Of settings whose defaults have changed: what a description without them means.
+_FIRST_DEFAULTS = {f"countveil.{kind.__name__}": {"rate": 1.0} for kind in (TopicModel, CommunityModel)}
 
 
 def make_tree(
@@ -154,9 +156,8 @@ def stored_model(described: dict[str, Any]) -> Any:
     kind = _MODELS.get(described["name"])
     if kind is None:
         return None
-    return kind(
-        **{key: stored_model(one) if _is_model(one) else one for key, one in described["settings"].items()}
-    )
+    settings = _FIRST_DEFAULTS.get(described["name"], {}) | described["settings"]
+    return kind(**{key: stored_model(one) if _is_model(one) else one for key, one in settings.items()})
 
 
 def _is_model(value: Any) -> bool:

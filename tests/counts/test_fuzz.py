@@ -34,7 +34,7 @@ QUICK = settings(
         HealthCheck.function_scoped_fixture,
     ],
 )
-LONG = settings(QUICK, derandomize=False, max_examples=2000)
+LONG = settings(QUICK, derandomize=False, max_examples=1000)
 
 
 def at_both_lengths(test):

@@ -29,4 +29,4 @@ def test_every_reader_on_some_crafted_files(campaign):
 
 @pytest.mark.long
 def test_readers_on_many_crafted_files(campaign):
-    assert campaign.run(SEED + 1, list(READERS), cases=150) == []
+    assert campaign.run(SEED + 1, list(READERS), cases=75) == []

@@ -1,6 +1,7 @@
 """Tensors by fibers draw the same law of sums as cell by cell, in every branch."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -97,9 +98,15 @@ def pvalue(first, second):
     return two_sample_pvalue(first, second, pairs)
 
 
+@lru_cache(maxsize=2)  # the cases of a problem follow each other
+def reference_sums(problem, n):
+    state, data, shape = PROBLEMS[problem]
+    return draw_sums(by_cells(state, data, shape), state, n, 0)
+
+
 def check(problem, crowded, n):
     state, data, shape = PROBLEMS[problem]
-    reference = draw_sums(by_cells(state, data, shape), state, n, 0)
+    reference = reference_sums(problem, n)
     found = draw_sums(by_fibers(state, data, shape, crowded, listed=crowded == "visited"), state, n, 10**6)
     assert pvalue(reference, found) > FALSE_ALARM
 
@@ -113,35 +120,39 @@ def test_one_sweep_has_the_law_of_the_reference(problem, crowded):
     check(problem, crowded, 1500)
 
 
+#: The number of sweeps by which what is wrong below is caught.
+FULL = 20_000
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("crowded", CROWDED)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, crowded):
-    check(problem, crowded, 25_000)
+    check(problem, crowded, FULL)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("crowded", CROWDED)
 def test_the_comparison_catches_ten_percent(crowded):
     state, data, shape = PROBLEMS["plain noise"]
-    reference = draw_sums(by_cells(state, data, shape), state, 20_000, 0)
+    reference = reference_sums("plain noise", FULL)
     for wrong_state, wrong_data in (
         (state, changed(data, row_rho=data.row_rho * 1.1)),
         (state._replace(factor0=state[0] * 1.1), data),
         (state, seen(np.where(VALUES == 5, 6, VALUES), 1.0)),
     ):
         algorithm = by_fibers(wrong_state, wrong_data, shape, crowded)
-        assert pvalue(reference, draw_sums(algorithm, wrong_state, 20_000, 10**6)) < FALSE_ALARM
+        assert pvalue(reference, draw_sums(algorithm, wrong_state, FULL, 10**6)) < FALSE_ALARM
 
 
 @pytest.mark.long
 def test_forgetting_to_thin_would_be_caught():
     # Tokens come at the rate of the row's smallest alpha: taking a larger one for it must show.
     state, data, shape = PROBLEMS["per cell, missing"]
-    reference = draw_sums(by_cells(state, data, shape), state, 20_000, 0)
+    reference = reference_sums("per cell, missing", FULL)
     algorithm = by_fibers(state, data, shape, "by tokens")
     algorithm._options = algorithm._options._replace(highest_rho=data.cell_rho.mean(axis=1))
-    assert pvalue(reference, draw_sums(algorithm, state, 20_000, 10**6)) < FALSE_ALARM
+    assert pvalue(reference, draw_sums(algorithm, state, FULL, 10**6)) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("crowded", CROWDED)

@@ -21,7 +21,8 @@ from inference.kinds import DATA, MATRIX, MODELS, TENSOR, counts_of
 from inference.plain_sums import plain_sums
 from inference.test_splits import WAYS, algorithm_of
 
-SHARDS = (1, 2, 3, 7)
+#: One pair of numbers for each case: every model and every kind of data meets all four.
+SHARDS = ((1, 3), (2, 7))
 SWEEPS = 3
 #: One group has no rows in the first shards, and some rows have none.
 GROUPS = ["late" if d > 60 else None if d == 33 else "early" for d in range(MATRIX[0])]
@@ -132,7 +133,8 @@ def test_draws_do_not_depend_on_the_number_of_shards(name, data, way):
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("name", SERVED)
 def test_all_draws_do_not_depend_on_the_number_of_shards(name, data):
-    served = [way for way in (*WAYS, "naive") if check(name, data, way, SHARDS)]
+    numbers = SHARDS[([*SERVED].index(name) + [*DATA].index(data)) % 2]
+    served = [way for way in (*WAYS, "naive") if check(name, data, way, numbers)]
     assert "auto" in served
 
 

@@ -1,5 +1,7 @@
 """The token algorithm draws the same law of sums as the cell-by-cell reference, in every branch."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -119,9 +121,15 @@ def two_sample_pvalue(first, second):
     return pvalue_of_pairs(first, second, ((0, 1), (0, 6), (1, last), (2, 3), (2, 8), (4, 6), (6, 8)))
 
 
+@lru_cache(maxsize=2)  # the cases of a problem follow each other
+def reference_sums(problem, n):
+    state, data = PROBLEMS[problem]
+    return draw_sums(Cells(data), state, n, 0)
+
+
 def check(problem, plan, n):
     state, data = PROBLEMS[problem]
-    reference = draw_sums(Cells(data), state, n, 0)
+    reference = reference_sums(problem, n)
     algorithm = tokens(data, n_topics(state), *PLANS[plan])
     algorithm = listed(algorithm) if plan == "mixed" else dense(algorithm)
     found = draw_sums(algorithm, state, n, 10**6)
@@ -137,25 +145,29 @@ def test_one_sweep_has_the_law_of_the_reference(problem, plan):
     check(problem, plan, 1500)
 
 
+#: The number of sweeps by which what is wrong below is caught.
+FULL = 20_000
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_one_sweep_has_the_law_of_the_reference_with_many_draws(problem, plan):
-    check(problem, plan, 25_000)
+    check(problem, plan, FULL)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_comparison_catches_ten_percent(plan):
     state, data = PROBLEMS["plain noise"]
-    reference = draw_sums(Cells(data), state, 20_000, 0)
+    reference = reference_sums("plain noise", FULL)
     for wrong_state, wrong_data in (
         (state, changed(data, row_rho=data.row_rho * 1.1)),
         (TopicState(state.theta * 1.1, state.phi), data),
         (state, observed(np.where(VALUES == 5, 6, VALUES), 1.0)),
     ):
         algorithm = tokens(wrong_data, 2, *PLANS[plan])
-        assert two_sample_pvalue(reference, draw_sums(algorithm, wrong_state, 20_000, 10**6)) < FALSE_ALARM
+        assert two_sample_pvalue(reference, draw_sums(algorithm, wrong_state, FULL, 10**6)) < FALSE_ALARM
 
 
 @pytest.mark.long
@@ -163,12 +175,12 @@ def test_one_alpha_for_both_passes_would_be_caught():
     # Where noise varies by cell, the positive pass must thin from the smallest alpha and the other from the
     # largest; swapping them is the mistake to fear.
     state, data = PROBLEMS["per cell"]
-    reference = draw_sums(Cells(data), state, 20_000, 0)
+    reference = reference_sums("per cell", FULL)
     algorithm = tokens(data, 2)
     part = algorithm._whole
     wrong = part.options._replace(lowest_rho=part.options.highest_rho)
     algorithm._whole = part._replace(options=wrong)
-    assert two_sample_pvalue(reference, draw_sums(algorithm, state, 20_000, 10**6)) < FALSE_ALARM
+    assert two_sample_pvalue(reference, draw_sums(algorithm, state, FULL, 10**6)) < FALSE_ALARM
 
 
 @pytest.mark.parametrize(("visited", "whole"), [([], []), ([0, 5, 17], [2, 29]), (list(range(30)), [])])

@@ -66,35 +66,18 @@ LAWS = (
 #: plain cells do not touch each other, and are tried two at a time.
 VARIANTS = {
     "as it is": {},
-    "whole; plain doubles": {
-        "counts": {"SPLIT": "False", "SINGLE_PLAIN": "False"}, "cells": {"HARD_THREADS": "256"}},
-    "easy 128 threads; plain 256 threads": {"cells": {"EASY_THREADS": "128", "PLAIN_THREADS": "256"}},
-    "easy 48 registers; plain 48 registers": {"cells": {"EASY_REGISTERS": "48", "PLAIN_REGISTERS": "48"}},
-    "easy 80 registers; plain 80 registers": {"cells": {"EASY_REGISTERS": "80", "PLAIN_REGISTERS": "80"}},
-    "exact singles; plain no tiles": {"counts": {"SINGLE": "True", "TILE_ROWS": "1"}},
-    "hard 64 threads, factors 64 registers; tiles 32 x 64": {
-        "factors": {"FACTOR_REGISTERS": "64"},
-        "cells": {"HARD_THREADS": "64"}, "counts": {"TILE_ROWS": "32", "TILE_COLUMNS": "64"}},
-    "look 40 registers; plain 64 threads": {"look": {"REGISTERS": "40"}, "cells": {"PLAIN_THREADS": "64"}},
-    "easy 512 threads; tiles 8 x 16": {
-        "cells": {"EASY_THREADS": "512"}, "counts": {"TILE_ROWS": "8", "TILE_COLUMNS": "16"}},
-    "32 rows a sum, 2 turns; plain no tiles, doubles": {
-        "sums": {"ROWS": "32"}, "factors": {"TURNS": "2"},
-        "counts": {"TILE_ROWS": "1", "SINGLE_PLAIN": "False"}},
+    "all cells by one kernel": {"counts": {"SPLIT": "False"}, "cells": {"HARD_THREADS": "256"}},
+    "easy 256 threads; plain 64 registers": {"cells": {"EASY_THREADS": "256", "PLAIN_REGISTERS": "64"}},
+    "hard 64 threads; plain 64 threads": {"cells": {"HARD_THREADS": "64", "PLAIN_THREADS": "64"}},
 }  # fmt: skip
 NETWORK_VARIANTS = {
     "as it is": {},
-    "1 group": {"network_chains": {"GROUPS": "1"}},
-    "2 groups": {"network_chains": {"GROUPS": "2"}},
-    "8 groups": {"network_chains": {"GROUPS": "8"}},
-    "256 threads": {"network_cells": {"THREADS": "256"}},
-    "64 threads": {"network_cells": {"THREADS": "64"}},
-    "64 and 48 registers": {"network_cells": {"REGISTERS": "64", "TOKEN_REGISTERS": "48"}},
+    "128 threads": {"network_cells": {"THREADS": "128"}},
+    "512 threads": {"network_cells": {"THREADS": "512"}},
     "128 and 80 registers": {"network_cells": {"REGISTERS": "128", "TOKEN_REGISTERS": "80"}},
+    "64 and 64 registers": {"network_cells": {"REGISTERS": "64"}},
     "rows by 64 threads": {"network_factors": {"THREADS": "64"}},
     "rows by 256 threads": {"network_factors": {"THREADS": "256"}},
-    "2 cells a thread": {"network_cells": {"EACH": "2"}},
-    "8 sums of products": {"network_cells": {"LANES": "8"}},
 }  # fmt: skip
 
 

@@ -30,9 +30,9 @@ from countveil.kernels.uniform import from_word, skip_blocks
 from countveil.runtime.compiled import compiled, inlined
 
 #: Threads of a block (the simulator runs each as a thread of Python) of easy, hard and plain cells.
-EASY_THREADS, HARD_THREADS, PLAIN_THREADS = (32, 32, 32) if SIMULATED else (256, 128, 128)
+EASY_THREADS, HARD_THREADS, PLAIN_THREADS = (32, 32, 32) if SIMULATED else (128, 128, 128)
 #: Registers of a thread: with fewer, more threads wait for memory at a time.
-EASY_REGISTERS, HARD_REGISTERS, PLAIN_REGISTERS = 64, 80, 64
+EASY_REGISTERS, HARD_REGISTERS, PLAIN_REGISTERS = 64, 80, 48
 #: Blocks that go through a list in turn; and through that of hard plain cells, which hardly has any.
 BLOCKS, HARD_BLOCKS = (4, 1) if SIMULATED else (132 * 32, 132)
 #: Threads that add up the products of a cell.

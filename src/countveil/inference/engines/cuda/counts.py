@@ -18,10 +18,8 @@ from countveil.inference.observed import Observed, rows_of
 CELLS_PER_BLOCK = 2**27
 #: Plain cells are visited in tiles of so many rows and columns: threads of a block then read the same ones.
 TILE_ROWS, TILE_COLUMNS = 16, 32
-#: Whether easy cells are drawn apart from hard ones; and which cells are drawn from factors in single precision.
-SPLIT, SINGLE, SINGLE_PLAIN = True, False, True
-#: Below such noise no rate that is lost in single precision matters: exp(rho) times it is nothing.
-_MOST_RHO = 40.0
+#: Whether easy cells are drawn apart from hard ones; no draw depends on it.
+SPLIT = True
 
 
 def padded(n: int, to: int) -> int:
@@ -54,10 +52,8 @@ class DeviceCounts:
         width = padded(data.width, halves.COLUMNS)
         self._n_rounded = padded(n_components, halves.COMPONENTS)
         self._block = rows_per_block(data)
-        self._is_single = (
-            SINGLE_PLAIN if self.is_plain else SINGLE and not (data.highest_rho > _MOST_RHO).any()
-        )
-        sizes = (data.n_rows, data.width) if self._is_single else (0, 0)
+        # Plain cells are shared out by factors in single precision; those too small for it are hard cells.
+        sizes = (data.n_rows, data.width) if self.is_plain else (0, 0)
         self._singles = tuple(device.empty((n, n_components), np.float32) for n in sizes)
         # Of cells that are open, and of hard ones among them.
         n_blocks = 1 if self.is_plain else math.ceil(data.n_rows / self._block)
@@ -117,12 +113,11 @@ class DeviceCounts:
             self.data.n_rows, self._n_rounded, theta, phi, largest_of_rows, largest_of_columns,
             self._rows, self._rounded_columns, *self._singles, self._numbers,
         )  # fmt: skip
-        read = self._singles if self._is_single else (theta, phi)
         if self.is_plain:
             hard = self._n_hard[0], self._hard
             device.launch_blocks(
                 cells.share_plain_cells, cells.BLOCKS, cells.PLAIN_THREADS,
-                key, width, *self._cells, *read, *tokens, *hard,
+                key, width, *self._cells, *self._singles, *tokens, *hard,
             )  # fmt: skip
             device.launch_blocks(
                 cells.share_hard_cells, cells.HARD_BLOCKS, cells.PLAIN_THREADS,
@@ -143,11 +138,11 @@ class DeviceCounts:
             if SPLIT:
                 device.launch_blocks(
                     cells.draw_easy_cells, cells.BLOCKS, cells.EASY_THREADS,
-                    key, first, width, *still_open, self._codes, *self._noise, *read, *tokens, *hard,
+                    key, first, width, *still_open, self._codes, *self._noise, theta, phi, *tokens, *hard,
                 )  # fmt: skip
             device.launch_blocks(
                 cells.draw_hard_cells, cells.BLOCKS, cells.HARD_THREADS,
-                key, first, width, *(hard if SPLIT else still_open), *released, *self._noise, *read, *tokens,
+                key, first, width, *(hard if SPLIT else still_open), *released, *self._noise, theta, phi, *tokens,
             )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from countveil.kernels.uniform import from_word, skip_blocks
 from countveil.runtime.compiled import compiled, inlined
 
 #: Threads of a block, cells that each of them looks at, and all cells that a block looks at.
-THREADS, EACH = 8 if SIMULATED else 128, 4
+THREADS, EACH = 8 if SIMULATED else 256, 4
 RUN = THREADS * EACH
 #: Of a thread: with fewer, more threads wait for memory at a time.
 REGISTERS, TOKEN_REGISTERS = 80, 64

@@ -9,7 +9,7 @@ import numpy as np
 
 from countveil.counts.shown_text import visible
 from countveil.posterior import Posterior
-from countveil.report.canvas import axes_for
+from countveil.report.canvas import axes_for, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +70,7 @@ def plot_prevalence(
     ax.set_xlim(left=0)
     ax.set_xlabel(f"share of expected counts ({interval:.0%} intervals)")
     ax.set_ylabel("topic")
+    titled(ax, "Shares of the topics in groups of rows")
     ax.legend(title="group")
     return ax
 

@@ -71,7 +71,8 @@ def plot_prevalence(
     ax.set_xlabel(f"share of expected counts ({interval:.0%} intervals)")
     ax.set_ylabel("topic")
     titled(ax, "Shares of the topics in groups of rows")
-    ax.legend(title="group")
+    # Beside the axes: intervals may be anywhere in them.
+    ax.legend(title="group", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
 
 

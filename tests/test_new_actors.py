@@ -222,6 +222,18 @@ def test_actors_one_by_one_have_the_shares_of_all_together(network, tmp_path):
     assert pd.read_parquet(table).astype({"community": int}).equals(whole)
 
 
+def test_one_release_is_not_both_what_was_sent_and_received(network, tmp_path):
+    sent, _ = new_actors()
+    sent.save(tmp_path / "sent")
+    again = cv.load_release(tmp_path / "sent")
+    with pytest.raises(ValueError, match="received: expected another table than data"):
+        cv.transform(network, sent, again, seed=1, progress=False)
+    files = (tmp_path / "sent", tmp_path / "shares.parquet", tmp_path / "sent")
+    with pytest.raises(ValueError, match="received: expected another table than data"):
+        cv.transform_to_file(network, *files, seed=1, progress=False)
+    assert not (tmp_path / "shares.parquet").exists()
+
+
 def test_what_was_received_narrows_the_intervals(network):
     sent, received = new_actors()
     one, both = (cv.transform(network, sent, other, seed=1, progress=False) for other in (None, received))
@@ -310,6 +322,7 @@ def test_shares_are_those_of_memberships(network):
 PLAIN = np.ones((2, N - NEW), dtype=int)
 BAD = [
     ((PLAIN[:, :5],), {}, "data: expected the 30 columns that were fitted, got 5"),
+    ((PLAIN, PLAIN), {}, "received: expected another table than data: .* got the same one twice"),
     ((PLAIN, PLAIN[:, :5]), {}, "received: expected the 30 columns that were fitted, got 5"),
     ((PLAIN, PLAIN[:1]), {}, "received: expected the 2 rows of data, new actors by known ones, got 1"),
     ((np.ones((2, 2, 2), int),), {}, "data: expected a matrix, got 3 axes"),

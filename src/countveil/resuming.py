@@ -81,6 +81,7 @@ def extend(
     The draws are, bit by bit, those of one run of that length with the same burn-in. With ``until`` they end
     before, once they are precise enough, as in ``fit``; without it they go to ``sweeps``, also where the run had
     ended at a precision. Everything else is as in ``resume``. A posterior stands for the folder it was fitted into.
+    Where burn-in was too short, ``with_burn_in`` of the longer posterior leaves its first draws out.
 
     Examples
     --------

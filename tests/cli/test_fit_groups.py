@@ -1,6 +1,7 @@
 """``countveil fit topics --groups FILE.csv:COLUMN``."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import countveil as cv
@@ -63,3 +64,22 @@ def test_what_is_refused(release, tmp_path, capsys, monkeypatch, groups, words):
     assert code == 2
     assert words in capsys.readouterr().err
     assert not run.exists()
+
+
+def test_new_rows_by_their_groups(release, tmp_path, capsys):
+    """As ``cv.transform(..., groups=)``; and an error speaks of the option."""
+    _, run = fit(release, tmp_path, f"{tmp_path}/letters.csv:year")
+    new, table = tmp_path / "new.parquet", tmp_path / "shares.parquet"
+    cv.simulate_release([[1, 0, 0, 1]] * 2, epsilon=3, seed=1, labels=(["x", "y"], None)).save(new)
+    (tmp_path / "new.csv").write_text("letter,year,place\nx,2001,NA\ny,1999,NB\n")
+    words = ["transform", str(run), str(new), "-o", str(table), "--seed", "1", "--quiet"]
+    assert main([*words, "--groups", f"{tmp_path}/new.csv:year"]) == 0
+    posterior, groups = cv.load_posterior(run), {"x": 2001, "y": 1999}
+    settings = {"seed": 1, "progress": False}
+    expected = cv.transform(posterior, cv.load_release(new), groups=groups, **settings)["mean"].to_numpy()
+    assert (pd.read_parquet(table)["mean"].to_numpy() == expected.ravel()).all()
+    other = cv.transform(posterior, cv.load_release(new), **settings)["mean"].to_numpy()
+    assert (other != expected).any()
+    capsys.readouterr()
+    assert main([*words, "--overwrite", "--groups", f"{tmp_path}/new.csv:place"]) == 2
+    assert "--groups: expected groups that were fitted ('1999', '2001'), got 'NA'" in capsys.readouterr().err

@@ -149,6 +149,12 @@ def test_chains_that_disagree_are_told(two):
     apart.tree["sample_stats"]["sampled_log_likelihood"][0] -= 1000.0
     with pytest.warns(UserWarning, match=r"^loo: an average over chains that do not agree"):
         loo(apart, cells=([0], [0]))
+    with pytest.warns(
+        UserWarning, match=r"^a mixture: loo: an average over chains that do not agree"
+    ) as said:
+        compare({"two": two, "a mixture": apart}, cells=([0], [0]))
+    assert not [one for one in said if "two: " in str(one.message) and "average" in str(one.message)]
+    assert {one.filename for one in said} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="loo: Pareto k")

@@ -89,3 +89,59 @@ def test_what_is_no_list(whole, given):
         TypeError, match="chains: expected some of the chains 0, 1, 2, 3, each once, as a list"
     ):
         whole.chains(given)
+
+
+LATER = "Selected: draws after sweep 40 (fitted with burn-in 30)."
+
+
+def test_later_draws_are_those_after_a_sweep(whole):
+    """Draws are of sweeps 32, 34, ..., 60: after 41 there are those of 42 on, as after 40."""
+    for sweep in (40, 41):
+        later = whole.with_burn_in(sweep)
+        for group in ("posterior", "sample_stats"):
+            kept = whole.tree[group].to_dataset().isel(draw=slice(5, None)).assign_coords(draw=np.arange(10))
+            assert later.tree[group].to_dataset().equals(kept)
+        assert later.settings == whole.settings | {"burn_in": 40}
+    assert whole.n_draws == 60, "the posterior itself stays as it was"
+    assert whole.with_burn_in(59).n_draws == 4
+    same = whole.with_burn_in(31)
+    assert repr(same) == repr(whole)
+    assert "elected" not in str(same.summary(0).verdict)
+
+
+def test_later_draws_say_so(whole, tmp_path):
+    later = whole.with_burn_in(36).with_burn_in(40)
+    assert later.summary(0).verdict.startswith(LATER)
+    assert str(later.topics(2)).endswith(LATER)
+    assert later.rates().attrs["chains"] == LATER
+    both = later.chains([1]).summary(0).verdict
+    assert both.startswith("Selected: 1 of 4 chains (1), draws after sweep 40 (fitted with burn-in 30).")
+    assert whole.chains([1]).with_burn_in(40).summary(0).verdict == both
+    later.save(tmp_path / "run.zarr")
+    loaded = cv.load_posterior(tmp_path / "run.zarr")
+    assert (repr(loaded), loaded.summary(0).verdict) == (repr(later), later.summary(0).verdict)
+    assert later.path is None, "there is no run of these draws to extend"
+
+
+def test_later_draws_of_several_arrays():
+    model = cv.SharedFactors(
+        a=cv.TopicModel(2), b=cv.Factorization("dk,kw->dw", names=["theta", "psi"], k=2, rate=None)
+    )
+    data = {"a": [[9, 0], [0, 8]], "b": [[3, 0], [0, 2]]}
+    posterior = cv.fit(model, data, sweeps=40, thin=2, seed=1, progress=False)
+    later = posterior.with_burn_in(30)
+    assert [later.n_draws, later["a"].n_draws, later["b"].topics().weights.sizes["topic"]] == [10, 10, 2]
+    assert later.summary(0).verdict.startswith("Selected: draws after sweep 30")
+
+
+@pytest.mark.parametrize("sweep", [29, 60, 61])
+def test_a_burn_in_that_leaves_no_draws_or_is_shorter(whole, sweep):
+    words = f"burn_in: expected at least the 30 sweeps .*, and fewer than 60, .*, got {sweep}"
+    with pytest.raises(ValueError, match=words):
+        whole.with_burn_in(sweep)
+
+
+def test_running_means_have_no_later_draws(release):
+    kept = cv.fit(cv.TopicModel(2), release, sweeps=60, thin=2, seed=1, progress=False, keep="columns")
+    with pytest.raises(ValueError, match="burn_in: expected a fit with keep='all', got keep='columns'"):
+        kept.with_burn_in(40)

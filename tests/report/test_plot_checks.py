@@ -33,6 +33,7 @@ def test_rootogram(posterior, ax):
     line = ax.get_lines()[0]
     np.testing.assert_allclose(line.get_ydata(), table["expected"])
     assert ax.get_xlabel() == "released value"
+    assert ax.get_title("left").startswith("Released values: how often seen")
     assert ax.get_xticklabels()[-1].get_text() == f"{table['value'].iloc[-1]}+"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["seen", "expected, 90% interval"]
 
@@ -44,6 +45,7 @@ def test_pit(posterior, ax):
     np.testing.assert_allclose(heights, np.histogram(values, 5, (0, 1))[0] / len(values) * 5)
     assert ax.get_xlabel() == "probability integral transform of the released values"
     assert ax.get_ylabel() == "relative frequency"
+    assert ax.get_title("left").startswith("Released values in their predictions")
     with pytest.raises(ValueError, match=r"^bins: expected a whole number >= 2, got 1"):
         plot_pit(posterior, ax, bins=1)
 

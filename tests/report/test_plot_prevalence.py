@@ -34,6 +34,7 @@ def test_marks_stand_at_the_means(posterior):
         assert np.allclose(ends[:, 0], np.minimum(found["low"].sel(group=name), points.get_xdata()))
         assert np.allclose(ends[:, 1], np.maximum(found["high"].sel(group=name), points.get_xdata()))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("share of expected counts (50% intervals)", "topic")
+    assert ax.get_title("left").startswith("Shares of the topics")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["g3", "g1"]
     assert "oil" in " ".join(label.get_text() for label in ax.get_yticklabels())
     figure.canvas.draw()  # no word is taken for a formula

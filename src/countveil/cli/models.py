@@ -82,7 +82,7 @@ def _sizes(flag: str, text: str) -> dict[str, int]:
     return {letter.strip(): _whole_number(flag, size) for letter, _, size in pairs}
 
 
-def _groups(flag: str, text: str) -> Any:
+def groups_of_rows(flag: str, text: str) -> Any:
     """Groups of rows from FILE:COLUMN; the first of several columns has the labels of the rows."""
     import pandas as pd
 
@@ -163,7 +163,7 @@ examples:
                 "help": "public groups of the rows, whose topics are compared. The first column of the file holds "
                 "the labels of the rows, unless it is COLUMN: then the rows are in their order. Empty is no group",
             },
-            _groups,
+            groups_of_rows,
         ),
     ),
     findings=_topics,

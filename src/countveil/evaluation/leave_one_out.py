@@ -172,7 +172,9 @@ def compare(models: Mapping[str, Loo | Posterior], **options: Any) -> pd.DataFra
     if not isinstance(models, Mapping) or len(models) < 2:
         got = f"{len(models)}" if isinstance(models, Mapping) else type(models).__name__
         raise ValueError(f"models: expected a mapping with at least two models, got {got}")
-    found = {str(name): one if isinstance(one, Loo) else loo(one, **options) for name, one in models.items()}
+    found = {}
+    for name, one in models.items():  # no comprehension, which is a call of its own in Python 3.11
+        found[str(name)] = _scored(str(name), one, options)
     names = sorted(found, key=lambda name: -found[name].elpd)
     best = found[names[0]]
     rows = {}
@@ -187,6 +189,18 @@ def compare(models: Mapping[str, Loo | Posterior], **options: Any) -> pd.DataFra
             "dse": math.hypot(dse, choice), "bad_k": one.n_bad / len(one.cells),
         }  # fmt: skip
     return Comparison(pd.DataFrame.from_dict(rows, orient="index"))
+
+
+def _scored(name: str, one: Loo | Posterior, options: Mapping[str, Any]) -> Loo:
+    """Its score; what ``loo`` warns of is said with the name of the model."""
+    if isinstance(one, Loo):
+        return one
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = loo(one, **options)
+    for warning in said:
+        warnings.warn(f"{name}: {warning.message}", category=warning.category, stacklevel=3)
+    return found
 
 
 class Comparison(pd.DataFrame):

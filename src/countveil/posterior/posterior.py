@@ -25,6 +25,7 @@ from countveil.posterior.diagnostics.select import (
     checked_numbers,
     described_sizes,
     say_selection,
+    with_burn_in,
     with_chains,
 )
 from countveil.posterior.diagnostics.summary import Summary, check_interval, summarize, watched
@@ -306,7 +307,27 @@ class Posterior(ProblemDraws):
         >>> chosen.memberships().attrs["chains"]
         'Selected: 3 of 4 chains (0, 2, 3).'
         """
-        tree = with_chains(self.tree, checked_numbers(chains, self.tree))
+        return self._with_tree(with_chains(self.tree, checked_numbers(chains, self.tree)))
+
+    def with_burn_in(self, burn_in: int) -> Posterior:
+        """The same posterior with the draws after sweep ``burn_in`` alone: for a burn-in that was too short.
+
+        What comes of it says so, as with ``chains``. What helps chains in burn-in (docs/starts.md) ended with the
+        burn-in of the fit; and ``cv.extend`` of the run makes chains longer first, if too few draws are left.
+
+        Examples
+        --------
+        >>> import countveil as cv
+        >>> posterior = cv.fit(cv.TopicModel(2), [[3, 0], [1, 4]], sweeps=100, seed=1, progress=False)
+        >>> later = posterior.with_burn_in(80)
+        >>> later, later.settings["burn_in"]
+        (Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 4 draws), 80)
+        >>> later.rates().attrs["chains"]
+        'Selected: draws after sweep 80 (fitted with burn-in 50).'
+        """
+        return self._with_tree(with_burn_in(self.tree, burn_in))
+
+    def _with_tree(self, tree: xr.DataTree) -> Posterior:
         return Posterior(
             tree, self.model, self._state_type, self._data, self._axes, self._shape, self._labels, self._seed,
             order=self._shared_order,

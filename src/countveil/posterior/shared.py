@@ -20,7 +20,7 @@ from countveil.inference.store import Draws
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.align.aligned_tree import aligned_shared_tree
 from countveil.posterior.align.shared_order import SharedOrder
-from countveil.posterior.diagnostics.select import checked_numbers, described_sizes, with_chains
+from countveil.posterior.diagnostics.select import checked_numbers, described_sizes, with_burn_in, with_chains
 from countveil.posterior.diagnostics.summary import Summary, check_interval, summarize, watched
 from countveil.posterior.diagnostics.verdict import with_verdict
 from countveil.posterior.posterior import Posterior
@@ -106,12 +106,18 @@ class SharedPosterior(KeptDraws, Mapping[str, Posterior]):
         20
         """
         numbers = checked_numbers(chains, self.tree)
-        tree = with_chains(self.tree, numbers)
+        return self._with_tree(with_chains(self.tree, numbers), lambda one: one.chains(numbers))
+
+    def with_burn_in(self, burn_in: int) -> SharedPosterior:
+        """The same with the draws after sweep ``burn_in`` alone, in every view; see ``Posterior.with_burn_in``."""
+        return self._with_tree(with_burn_in(self.tree, burn_in), lambda one: one.with_burn_in(burn_in))
+
+    def _with_tree(self, tree: xr.DataTree, of_view: Callable[[Posterior], Posterior]) -> SharedPosterior:
         states = {name: tree["posterior"][name].to_numpy() for name in self._state_type._fields}
         order = SharedOrder(self.model, states)  # of these draws
         views = {}
         for view, one in self._views.items():
-            views[view] = one.chains(numbers)
+            views[view] = of_view(one)
             views[view]._shared_order = partial(order.of, view)
         return SharedPosterior(tree, self.model, self._state_type, views)
 

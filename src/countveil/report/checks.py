@@ -10,7 +10,7 @@ from scipy.stats import binom
 from countveil.evaluation.predictive_checks import pit, rootogram
 from countveil.models.count_model import whole_number
 from countveil.posterior.diagnostics.summary import check_interval, tails_of
-from countveil.report.canvas import axes_for
+from countveil.report.canvas import axes_for, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,9 @@ def plot_rootogram(posterior: Posterior, ax: Axes | None = None, **options: Any)
     step = max(1, -(-len(value) // 16))
     ticks = sorted({*value[::step][: -1 if len(value) > step else None], value[-1]})
     ax.set_xticks(ticks, [f"{v}+" if v == value[-1] else f"{v}" for v in ticks])
-    ax.set_xlabel("count" if posterior.release is None else "released value")
+    of = "count" if posterior.release is None else "released value"
+    titled(ax, f"{of.capitalize()}s: how often seen, and how often expected")
+    ax.set_xlabel(of)
     ax.set_ylabel("number of cells (square root scale)")
     ax.legend(frameon=False)
     return ax
@@ -92,6 +94,7 @@ def plot_pit(
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.25 * max(float((height / flat).max()), float(high)))
     of = "counts" if posterior.release is None else "released values"
+    titled(ax, f"{of.capitalize()} in their predictions: flat if the model is right")
     ax.set_xlabel(f"probability integral transform of the {of}")
     ax.set_ylabel("relative frequency")
     ax.legend(frameon=False, ncols=3, loc="upper center")

@@ -9,7 +9,7 @@ import numpy as np
 
 from countveil.counts.shown_text import visible
 from countveil.posterior import Posterior
-from countveil.report.canvas import axes_for
+from countveil.report.canvas import axes_for, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,9 @@ def plot_prevalence(
     ax.set_xlim(left=0)
     ax.set_xlabel(f"share of expected counts ({interval:.0%} intervals)")
     ax.set_ylabel("topic")
-    ax.legend(title="group")
+    titled(ax, "Shares of the topics in groups of rows")
+    # Beside the axes: intervals may be anywhere in them.
+    ax.legend(title="group", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
 
 

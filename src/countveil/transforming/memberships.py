@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from countveil.counts import CombinedReleases
+from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.layout import Cells, Places
+from countveil.counts.sources.combine import is_same_release
 from countveil.counts.sources.plain_counts import read_counts
 from countveil.counts.sources.row_part import part_in_memory
 from countveil.inference.new_rows import Choices, NewGroups, NewRows, choices_of, new_row_draws
@@ -207,6 +208,7 @@ def task_of(
         if known.received is None:
             raise ValueError("received: expected it for a directed CommunityModel alone, got it for another")
         counts = _read("received", received, posterior, None)
+        _check_other_table(data, received, views[0].data, counts)
         views.append(NewRows(counts, known.received, known.receiving_shape))
         _check_rows(views)
     first = views[0].data
@@ -293,6 +295,18 @@ def _check_columns(posterior: Posterior, data: Counts, name: str) -> None:
         # The columns of ``received`` are known senders.
         before = posterior._labels[0 if name == "received" else axis]
         _check_labels(before, readable_labels(data.labels)[axis], name, what)
+
+
+def _check_other_table(data: Any, received: Any, sent: Counts, back: Counts) -> None:
+    """One table given twice would count as twice the evidence, and as mail that nobody sent."""
+    twice = data is received
+    if isinstance(sent, PrivateCounts) and isinstance(back, PrivateCounts):
+        twice = twice or is_same_release(sent, back)
+    if twice:
+        raise ValueError(
+            "received: expected another table than data: what the new actors received from known ones, not what "
+            "they sent, got the same one twice; leave it out if it is not known"
+        )
 
 
 def _check_rows(views: Sequence[NewRows]) -> None:

@@ -13,7 +13,8 @@ from countveil.cli.options import add_command
 _DESCRIPTION = """\
 Go on with a run that `countveil fit` has begun and something has stopped: its
 draws are, bit by bit, those of a run that nothing has stopped. With --sweeps
-the chains of a run, finished or not, become longer; burn-in stays as it was."""
+the chains of a run, finished or not, become longer; burn-in stays as it was. If
+it was too short, posterior.with_burn_in(N) in Python leaves early draws out."""
 
 _EXAMPLE = """\
 example: countveil resume run.zarr --sweeps 20000"""

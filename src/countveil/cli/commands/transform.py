@@ -22,7 +22,7 @@ example: countveil transform run.zarr new.parquet -o shares.parquet --seed 1"""
 _OPTIONS = {
     "data": "RELEASE", "received": "--received", "path": "--output", "overwrite": "--overwrite",
     "rows_at_once": "--rows-at-once", "sweeps": "--sweeps", "burn_in": "--burn-in", "seed": "--seed",
-    "threads": "--threads", "interval": "--interval",
+    "threads": "--threads", "interval": "--interval", "groups": "--groups",
 }  # fmt: skip
 
 
@@ -35,6 +35,11 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add("-o", "--output", metavar="FILE", required=True, help="the table to write, a new name (.parquet)")
     add("--overwrite", action="store_true", help="replace a table that an earlier command wrote")
     add("--received", metavar="RELEASE", help="of a directed network: what the new actors received")
+    add(
+        "--groups",
+        metavar="FILE.csv:COLUMN",
+        help="of a run with groups: those of the new rows, as in fit topics",
+    )
     add("--sweeps", type=int, default=20, metavar="N", help="sweeps for every draw of the run (default 20)")
     add("--burn-in", type=int, default=100, metavar="N", help="how many more before the first (default 100)")
     add("--interval", type=float, default=0.9, metavar="P", help="between low and high (default 0.9)")
@@ -47,17 +52,19 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the table."""
+    from countveil.cli.models import groups_of_rows
     from countveil.counts.shown_text import visible
     from countveil.posterior import load_posterior
     from countveil.transforming import transform_to_file
 
+    groups = None if arguments.groups is None else groups_of_rows("--groups", arguments.groups)
     with spoken_as_options(_OPTIONS):
         transform_to_file(
             load_posterior(arguments.run_folder),  # type: ignore[arg-type]  # one of several arrays is refused
             arguments.release, arguments.output, arguments.received,
             overwrite=arguments.overwrite, rows_at_once=arguments.rows_at_once, sweeps=arguments.sweeps,
             burn_in=arguments.burn_in, seed=arguments.seed, threads=arguments.threads,
-            interval=arguments.interval, progress=not arguments.quiet,
+            interval=arguments.interval, groups=groups, progress=not arguments.quiet,
         )  # fmt: skip
     if not arguments.quiet:
         print(f"Wrote {visible(arguments.output)}.")

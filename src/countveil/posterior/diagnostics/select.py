@@ -1,4 +1,4 @@
-"""Some of the chains of a posterior; whatever comes of them says that they were selected."""
+"""Some of the chains of a posterior, or its later draws; whatever comes of them says that they were selected."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from countveil.models.count_model import whole_number
+
 #: The attribute of a tree whose chains were selected: their numbers, and of how many.
 SELECTED = "selected"
+#: That of one whose first draws were left out: the burn-in it was fitted with.
+FITTED_BURN_IN = "fitted_burn_in"
 
 
 def checked_numbers(chains: Any, tree: xr.DataTree) -> list[int]:
@@ -41,18 +45,51 @@ def with_chains(tree: xr.DataTree, numbers: list[int]) -> xr.DataTree:
     return chosen
 
 
+def with_burn_in(tree: xr.DataTree, burn_in: Any) -> xr.DataTree:
+    """The tree with the draws after this sweep alone, as if burn-in had ended there. It says so."""
+    settings = json.loads(tree.attrs["settings"])
+    if settings.get("keep", "all") != "all":
+        raise ValueError(
+            f"burn_in: expected a fit with keep='all', got keep={settings['keep']!r}, whose running means hold all "
+            "draws since its own burn-in"
+        )
+    before, thin, draws = settings["burn_in"], settings["thin"], tree["posterior"].sizes["draw"]
+    last = before + thin * draws
+    burn_in = whole_number("burn_in", burn_in, 0)
+    if not before <= burn_in < last:
+        raise ValueError(
+            f"burn_in: expected at least the {before:,} sweeps of this fit, before which no draws were kept, and "
+            f"fewer than {last:,}, the sweep of its last draw, got {burn_in:,}"
+        )
+    left_out = (burn_in - before) // thin  # draw i, from 0 on, is of sweep before + thin * (i + 1)
+    groups = {}
+    for node in tree.subtree:
+        dataset = node.to_dataset(inherit=False)
+        if "draw" in dataset.dims:
+            dataset = dataset.isel(draw=slice(left_out, None)).assign_coords(draw=np.arange(draws - left_out))
+        groups[node.path] = dataset
+    later = xr.DataTree.from_dict(groups)
+    later.attrs["settings"] = json.dumps(settings | {"burn_in": before + thin * left_out})
+    if left_out:
+        later.attrs[FITTED_BURN_IN] = tree.attrs.get(FITTED_BURN_IN, before)
+    return later
+
+
 def selection_of(tree: xr.DataTree) -> str:
-    """A sentence if chains were selected, else nothing."""
+    """A sentence if chains or draws were selected, else nothing."""
     return selection_in(tree.attrs)
 
 
 def selection_in(attributes: Mapping[Any, Any]) -> str:
     """The same, by the attributes of a tree or of a run."""
-    found = _found(attributes)
-    if found is None:
-        return ""
-    chains, of = found
-    return f"Selected: {len(chains)} of {of} chains ({', '.join(map(str, chains))})."
+    found, told = _found(attributes), []
+    if found is not None:
+        chains, of = found
+        told.append(f"{len(chains)} of {of} chains ({', '.join(map(str, chains))})")
+    if FITTED_BURN_IN in attributes:
+        now = int(json.loads(attributes["settings"])["burn_in"])
+        told.append(f"draws after sweep {now:,} (fitted with burn-in {int(attributes[FITTED_BURN_IN]):,})")
+    return f"Selected: {', '.join(told)}." if told else ""
 
 
 def described_sizes(tree: xr.DataTree) -> str:

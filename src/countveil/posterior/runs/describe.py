@@ -42,6 +42,10 @@ from countveil.posterior.runs.schema import present_name, stored_model
 #: The header of a checkpoint has some hundred bytes; a stranger's may say anything of its length.
 _LONGEST_HEADER = 2**16
 _SHOWN = ("mean", "sd", "r_hat", "ess_bulk", "ess_tail")
+_LOOKED_AT = (
+    "Judged by these monitored scalars alone. Whether chains agree on rates of cells, topics or memberships needs "
+    "their draws: posterior.summary() looks at rates, agreement in topics() or blocks() at the rest."
+)
 
 
 @dataclass(frozen=True)
@@ -159,8 +163,8 @@ def _described(
         table = summarize(values, 0.9)[list(_SHOWN)]
         ended = why_it_ended(settings, draws) if complete else ""
         modes = modes_of(watched_log_likelihood(values), places)
-        agree = "The monitored scalars agree; posterior.summary() looks at rates of cells, too."
-        told = "\n".join(filter(None, (ended, convergence(table, modes, len(places), agree))))
+        agree = "They agree in these."
+        told = "\n".join(filter(None, (ended, convergence(table, modes, len(places), agree), _LOOKED_AT)))
     sizes = {"draws": size_on_disk(folder / "posterior") + size_on_disk(folder / "sample_stats")}
     sizes["releases"] = sum(size_on_disk(folder / group) for group in releases)
     kept = folder / CHECKPOINT_GROUP

@@ -287,7 +287,7 @@ def test_draws_of_other_sizes_than_model_and_shape_say_are_refused(said, tmp_pat
 @pytest.mark.parametrize("views", [[1, 2], [["a"]]], ids=str)
 def test_views_of_any_kind_give_the_one_error(run, views):
     signed(run, views=views)
-    refused(run, r"got a damaged one in .* \(TypeError\)")
+    refused(run, r"got a damaged one in .* \(ValueError\)")
 
 
 def test_a_view_that_leads_out_of_the_run_is_not_looked_for(run, monkeypatch):

@@ -31,6 +31,8 @@ def model_of(stored: Any, given: Any, tree: xr.DataTree, attributes: Mapping[str
     model, fields = given if stored is None else stored, attributes["fields"]
     if "views" in tree.attrs:
         views = json.loads(tree.attrs["views"])
+        if not isinstance(views, dict):
+            raise ValueError("no views")
         if (
             not isinstance(model, SharedFactors)
             or list(model.views) != list(views)

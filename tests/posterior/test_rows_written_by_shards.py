@@ -16,6 +16,7 @@ from countveil.inference.engines.sharded.front import ShardedSampler
 from countveil.inference.engines.sharded.in_process import open_problem_in_shards
 from countveil.inference.problem import make_problem
 from countveil.inference.row_files import with_rows
+from countveil.posterior.runs import growing_store
 from countveil.posterior.runs.checkpoint import read_checkpoint
 from countveil.posterior.runs.growing_store import GrowingStore
 from countveil.posterior.runs.run_files import PLACE
@@ -33,9 +34,10 @@ SHARDS = (1, 2, 3, 7)
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Two rows of three components are a block, and a shard may have one."""
+    """Two rows of three components are a block, and a shard may have one; checkpoints after every sweep."""
     monkeypatch.setattr(row_files, "SMALLEST_BLOCK", 24)
     monkeypatch.setattr(row_files, "BLOCKS_PER_SHARD", 1)
+    monkeypatch.setattr(growing_store, "_SHARE", np.inf)
 
 
 def stored(case, path, shards=None, sweeps=10, stop_after=None):
@@ -45,7 +47,7 @@ def stored(case, path, shards=None, sweeps=10, stop_after=None):
     problem = make_problem(model, DATA[data](counts_of(shape)))
     settings = settings_of(way, thin=2, sweeps=sweeps, burn_in=2)
     new = partial(without_draws, problem, settings, range(2))
-    store = GrowingStore(path, settings, range(2), 0.0, new)  # a checkpoint after every sweep
+    store = GrowingStore(path, settings, range(2), 0.0, new)
     return run(store, problem, settings, shards, stop_after)
 
 

@@ -127,6 +127,8 @@ def _read(carry: Carry, file: RowFile) -> Carry:
 def are_whole(rows: SpreadRows) -> bool:
     """Whether all files are as they were written; nothing of them is held."""
     for file in rows.files:
+        if not Path(file.path).is_file():
+            return False
         with Path(file.path).open("rb") as content:
             if hashlib.file_digest(content, "sha256").hexdigest() != file.sha256:
                 return False

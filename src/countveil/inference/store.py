@@ -62,6 +62,10 @@ class RowWriter(Protocol):
         """Rows of a chunk: shards begin and end at the ends of chunks."""
 
     @property
+    def arrays(self) -> Mapping[str, Any]:
+        """By their names, those that it writes."""
+
+    @property
     def seen(self) -> str:
         """A file that every shard must see, or it cannot write there."""
 

@@ -14,6 +14,7 @@ import json
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,10 +68,11 @@ def write_checkpoint(
 def _remove_other_rows(place: Path) -> None:
     """Files of rows that neither checkpoint names: their names begin with the sweep."""
     found = list(place.glob(f"{ROWS}-*"))
-    if found:
-        sweeps = {
-            str(read_header(place / name)["sweep"]) for name in (NEWEST, BEFORE) if (place / name).exists()
-        }
+    if not found:
+        return
+    with suppress(ValueError, KeyError, TypeError):  # a damaged checkpoint: then they stay
+        there = [place / name for name in (NEWEST, BEFORE) if (place / name).exists()]
+        sweeps = {str(read_header(path)["sweep"]) for path in there}
         for path in found:
             if path.name.split("-")[1] not in sweeps:
                 path.unlink(missing_ok=True)

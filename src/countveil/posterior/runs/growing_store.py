@@ -69,7 +69,6 @@ class GrowingStore:
         self._began = time.perf_counter()
         self._filled = [0 if checkpoint is None else checkpoint.draws] * len(self.chains)
         self._sweep = 0 if checkpoint is None else checkpoint.sweep  # of the last checkpoint
-        self._last_swept = self._sweep
         self.saved = self._filled[0]  # draws of every chain that it has
         self._is_new = True
         self._fields: dict[str, list[GrowingArray]] = {}
@@ -151,7 +150,6 @@ class GrowingStore:
 
     def swept(self, sweep: int, carries: Carries, last: bool) -> bool:
         """A checkpoint if it is time, at a signal, and after the last sweep."""
-        self._last_swept = sweep
         asked = self.signals.checkpoint or self.signals.stop is not None
         if asked or last or sweep == self.settings.sweeps or time.monotonic() >= self._due:
             self.signals.checkpoint = False
@@ -160,8 +158,11 @@ class GrowingStore:
 
     def stopped(self, carries: Carries | None) -> None:
         """A checkpoint, unless there is one already, or the chains stand in the middle of a sweep."""
-        if carries is not None and self._last_swept > self._sweep:
-            self._checkpoint(self._last_swept, carries)
+        if carries is None:
+            return
+        first = next(carries(RowSaver(str(self._open_files.place))))
+        if first.sweep > self._sweep:
+            self._checkpoint(first.sweep, carries)
 
     def ended(self, stopped: str) -> None:
         """Say why the chains ended; a run at its end is marked complete, with a checksum of it all."""

@@ -11,7 +11,7 @@ from countveil.inference.engines.sharded.shard import check_served, row_axes, ro
 from countveil.inference.fighting_prior import warn_of_a_prior_that_fights
 from countveil.inference.problem import Problem
 from countveil.inference.row_files import RowSaver, joined, part_of, with_rows
-from countveil.inference.store import Store
+from countveil.inference.store import RowWriter, Store
 
 
 class Crew(Protocol):
@@ -79,7 +79,7 @@ class ShardedSampler:
         Shards write their rows themselves where they can.
         """
         writer = store.row_writer(chain)
-        if writer is None or not self._ends_at_blocks_of(writer.block) or not self._all_see(writer.seen):
+        if writer is None or not self._can_write(writer):
             state, scalars = self.draw(chain)
             store.keep(chain, state, scalars)
             return scalars
@@ -121,11 +121,14 @@ class ShardedSampler:
         )
         return carry._replace(state=state, extra=extra)
 
-    def _ends_at_blocks_of(self, block: int) -> bool:
-        n_rows = self._bounds[-1][1]
-        return all(
+    def _can_write(self, writer: RowWriter) -> bool:
+        """Whether every chunk is one shard's, in all arrays that have rows."""
+        block, n_rows = writer.block, self._bounds[-1][1]
+        ends = all(
             start % block == 0 and (stop % block == 0 or stop == n_rows) for start, stop in self._bounds
         )
+        fields = {name for name in self._state_type._fields if name in self._axes}
+        return ends and fields == set(writer.arrays) and self._all_see(writer.seen)
 
     def _all_see(self, path: str) -> bool:
         """Whether every shard sees what is there: machines may have disks of their own."""

@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--columns", type=int, default=1_000)
     parser.add_argument("--topics", type=int, default=50)
-    parser.add_argument("--sweeps", type=int, default=10)
+    parser.add_argument("--sweeps", type=int, default=6)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--rho", type=float, default=3.0, help="of synthetic documents; of real ones 1")
     parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2, 4, 8])

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
-
-import numpy as np
 
 from countveil.chains_to_posterior import (
     Watching,
@@ -21,15 +17,14 @@ from countveil.chains_to_posterior import (
     running_means,
     without_draws,
 )
-from countveil.counts import PrivateCounts
-from countveil.inference.engines.engine import resolved
-from countveil.inference.problem import Problem, make_problem
+from countveil.counts.release_on_disk import ReleaseOnDisk
+from countveil.inference.engines.engine import may_stay_unread, resolved
+from countveil.inference.fighting_prior import warn_of_a_prior_that_fights
+from countveil.inference.problem import make_problem
 from countveil.inference.progress import Progress
 from countveil.inference.settings import Ray, Settings, check_seconds, check_settings
 from countveil.models import CountModel
 from countveil.models.count_model import whole_number
-from countveil.models.einsum.model import EinsumModel
-from countveil.models.einsum.start import prior_total
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
 
@@ -208,11 +203,12 @@ def fit(
         from countveil.posterior.runs.growing_store import check_new
 
         store = check_new(store)
-    source, data = _release_at(data, settings, scratch)
-    made = make_problem(model, data, settings.method, labels, robust)
-    problem = replace(made, source=source, scratch=None if scratch is None else os.fspath(scratch))
+    source = _release_at(data, model, settings, scratch)
+    made = make_problem(model, data if source is None else source, settings.method, labels, robust)
+    problem = replace(made, source=source)
     settings = resolved(settings, problem)
-    _warn_of_a_prior_that_fights(problem)
+    if not problem.is_unread:  # else shards add up what is told
+        warn_of_a_prior_that_fights(problem)
     if store is not None:
         from countveil.posterior.runs.growing_store import GrowingStore
 
@@ -223,19 +219,18 @@ def fit(
     return run_in_memory(problem, settings, watching)
 
 
-def _release_at(data: Any, settings: Settings, scratch: Any) -> tuple[str | None, Any]:
-    """Where the rows of a release can be read by each process, and the release."""
+def _release_at(data: Any, model: Any, settings: Settings, scratch: Any) -> ReleaseOnDisk | None:
+    """The release that is given by its path; unread, if every process reads its own rows."""
     is_path, spread = isinstance(data, str | os.PathLike), settings.engine in ("mpi", "ray")
     if scratch is not None and not is_path:
         raise ValueError(
             f"scratch: expected it beside the path of a release, got it beside {type(data).__name__}; "
             "load_release(path, scratch=...) gives a release that lies there"
         )
-    if is_path and (spread or scratch is not None):
-        from countveil.counts import load_release
-
-        return os.path.realpath(data) if spread else None, load_release(data, scratch=scratch)
-    return None, data
+    if not is_path or not (spread or scratch is not None):
+        return None
+    release = ReleaseOnDisk(data, scratch=scratch)
+    return release if may_stay_unread(release, model, settings.engine) else release.read()
 
 
 def _check_chain(chain: Any, settings: Settings, seed: Any, store: Any, until: Any) -> int:
@@ -250,22 +245,3 @@ def _check_chain(chain: Any, settings: Settings, seed: Any, store: Any, until: A
     if seed is None:
         raise ValueError("seed: expected a number beside chain, the same for all chains of a run, got None")
     return chain
-
-
-def _warn_of_a_prior_that_fights(problem: Problem) -> None:
-    """Say so where a fixed prior is sure of a total that is far from the one that the release tells."""
-    for view in problem.views.values():
-        expected = prior_total(view.model, view.data.shape) if isinstance(view.model, EinsumModel) else None
-        if expected is None or not isinstance(view.data, PrivateCounts):
-            continue
-        prior, spread = expected
-        told = view.data.total()
-        sd = math.sqrt(view.data.n_observed * float(np.mean(0.5 / np.sinh(0.5 * view.data.rho) ** 2)))
-        apart = abs(math.log(prior / max(told, sd, 1.0)))
-        if apart > max(math.log(4.0), 5.0 * spread) and abs(prior - told) > 10.0 * sd:
-            warnings.warn(
-                f"prior: shape and rate expect about {prior:.3g} counts in all, the release tells of {told:.3g} "
-                f"+- {sd:.2g}. Where noise is strong such a prior wins over the data. Leave rate out, and the "
-                "scales of rows, columns and components are inferred (docs/priors.md)",
-                stacklevel=3,
-            )

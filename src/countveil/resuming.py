@@ -30,6 +30,7 @@ def resume(
     progress: bool | Callable[[Progress], Any] = True,
     checkpoint_seconds: float = 60.0,
     max_seconds: float | None = None,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> Posterior | SharedPosterior:
     """Go on with a run that ``fit(..., store=path)`` has begun and something has stopped.
 
@@ -40,7 +41,8 @@ def resume(
     path
         The folder of the run.
     data
-        The plain counts that were fitted, which a run does not hold. A release need not be given: it is in the run.
+        The plain counts that were fitted, which a run does not hold. A release need not be given: it is in the run,
+        or, if it is large and was given by its path, where it was; if it lies elsewhere by now, its path.
     model
         A model of your own, and one with fixed factors, which a run does not hold either.
     threads, engine, progress, checkpoint_seconds
@@ -48,6 +50,8 @@ def resume(
     max_seconds
         As in ``fit``: stop after this time, and resume again later. A precision at which the run shall end
         (``until``) is in the run.
+    scratch
+        As in ``fit``, for a release that is larger than memory and not in the run.
 
     Examples
     --------
@@ -60,7 +64,7 @@ def resume(
     Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 10 draws)
     """
     watching = Watching.checked(progress, max_seconds)
-    return _go_on(path, None, None, data, model, threads, engine, watching, checkpoint_seconds)
+    return _go_on(path, None, None, data, model, threads, engine, watching, checkpoint_seconds, scratch)
 
 
 def extend(
@@ -75,6 +79,7 @@ def extend(
     checkpoint_seconds: float = 60.0,
     until: Mapping[str, float] | None = None,
     max_seconds: float | None = None,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> Posterior | SharedPosterior:
     """Make the chains of a run on disk longer: ``sweeps`` is the new total, burn-in stays as it was.
 
@@ -101,7 +106,7 @@ def extend(
             )
         path = str(found)
     watching = Watching.checked(progress, max_seconds)
-    return _go_on(path, sweeps, until, data, model, threads, engine, watching, checkpoint_seconds)
+    return _go_on(path, sweeps, until, data, model, threads, engine, watching, checkpoint_seconds, scratch)
 
 
 def merge_runs(
@@ -143,6 +148,7 @@ def _go_on(
     engine: str | Ray,
     watching: Watching,
     checkpoint_seconds: float,
+    scratch: str | os.PathLike[str] | None,
 ) -> Posterior | SharedPosterior:
     from countveil.posterior.load import load_posterior
     from countveil.posterior.runs.packed_release import size_on_disk
@@ -162,7 +168,9 @@ def _go_on(
                     f"until: expected a run of all its {run.settings['chains']} chains, got {len(run.chains)} of "
                     "them: merge them first"
                 )
-            problem = problem_again(run.attributes, run.releases, model, data, size_on_disk(run.path))
+            name = engine if isinstance(engine, str) else "ray"
+            releases, size = run.releases(data, scratch), size_on_disk(run.path)
+            problem = problem_again(run.attributes, releases, model, data, size, name)
             settings = _settings(run, problem, sweeps, until, threads, engine)
             before = run.scalars() if settings.asks_precision else None
             store = run.store(settings, seconds, running_means(problem, settings))

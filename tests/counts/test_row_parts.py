@@ -8,7 +8,8 @@ import pytest
 import countveil as cv
 from countveil.counts import ReleaseFileError
 from countveil.counts.files import cells, folder, release, rows, scratch
-from countveil.counts.files.rows import read_rows, shape_of
+from countveil.counts.files.header import read_header, sign_header
+from countveil.counts.files.rows import read_draft, read_rows
 from countveil.counts.files.scratch import is_mapped
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.sources.row_part import row_part
@@ -36,7 +37,7 @@ def test_rows_that_are_read_are_those_of_the_whole(kind, many, tmp_path, monkeyp
     monkeypatch.setattr(release, "LABELS_IN_ONE_FILE", 10 if many else 1000)
     path, whole = tmp_path / "release", cv.PrivateCounts(NOISY, labels=LABELS, **KINDS[kind])
     whole.save(path)
-    assert shape_of(path) == (40, 6)
+    assert read_draft(path)[1].shape == (40, 6)
     assert path.is_dir() == many
     for start, stop in CUTS:
         found = PrivateCounts._from_contents(read_rows(path, start, stop))
@@ -80,8 +81,88 @@ def test_a_damaged_part_is_named(tmp_path, monkeypatch):
     with pytest.raises(ReleaseFileError, match="part-00001"):
         read_rows(path, 0, 40)
     part.unlink()
-    with pytest.raises(ReleaseFileError, match="parts in cells"):
+    with pytest.raises(ReleaseFileError, match=r"parts in cells, got no part-00001\.parquet"):
         read_rows(path, 0, 40)
+
+
+@pytest.fixture
+def in_parts(tmp_path, monkeypatch):
+    """A folder of several parts, each of two pieces."""
+    monkeypatch.setattr(cells, "CELLS_PER_GROUP", 20)
+    monkeypatch.setattr(folder, "CELLS_PER_PART", 40)
+    monkeypatch.setattr(release, "LABELS_IN_ONE_FILE", 10)
+    whole = cv.PrivateCounts(NOISY, rho=1.0, labels=LABELS)
+    whole.save(tmp_path / "release")
+    return tmp_path / "release", whole
+
+
+def test_other_parts_are_not_read(in_parts):
+    path, whole = in_parts
+    *parts, _ = sorted((path / "generation-1" / "cells").iterdir())  # the last has no cells
+    assert len(parts) > 2
+    for part in parts[1:]:
+        part.write_bytes(b"")
+    assert PrivateCounts._from_contents(read_rows(path, 0, 5)) == row_part(whole, 0, 5)
+    with pytest.raises(ReleaseFileError, match=parts[-1].name):
+        read_rows(path, 35, 40)
+
+
+def test_labels_need_not_be_read(in_parts):
+    path, whole = in_parts
+    (path / "generation-1" / "rows.parquet").write_bytes(b"")
+    found = PrivateCounts._from_contents(read_rows(path, 13, 29, named=False))
+    assert found.labels == (None, None)
+    assert (found.to_dense() == whole.to_dense()[13:29]).all()
+
+
+def test_another_release_under_the_same_name_is_noticed(in_parts):
+    path, _ = in_parts
+    seen = read_draft(path)[0].sha256
+    assert read_rows(path, 0, 5, sha256=seen)
+    cv.PrivateCounts(NOISY[::-1], rho=1.0, labels=LABELS).save(path, overwrite=True)
+    with pytest.raises(ReleaseFileError, match="expected the release that the fit was begun with"):
+        read_rows(path, 0, 5, sha256=seen)
+
+
+def changed(path, change):
+    """The release says something else of itself, with a right checksum."""
+    header = read_header((path / "release.json").read_bytes())
+    change(header["pieces"])
+    (path / "release.json").write_bytes(sign_header(header))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda pieces: pieces.pop(), "expected the pieces of"),
+        (lambda pieces: pieces.reverse(), "one after the other"),
+        (lambda pieces: pieces[0].pop(0), "one after the other"),
+        (lambda pieces: pieces[0].append({"groups": [2, 3], "cells": [-1, 2], "sha256": ""}), "with their"),
+        (lambda pieces: pieces[0][0]["cells"].__setitem__(0, 2), "that its checksum covers"),
+        (lambda pieces: pieces[0][0].update(sha256="0" * 64), "that its checksum covers"),
+        (
+            lambda pieces: pieces[0].__setitem__(slice(None), [{**pieces[0][0], "groups": [0, 9]}]),
+            "groups of rows",
+        ),
+    ],
+)
+def test_pieces_that_are_not_those_of_the_release(in_parts, change, what):
+    changed(in_parts[0], change)
+    with pytest.raises(ReleaseFileError, match=what):
+        read_rows(in_parts[0], 0, 40)
+
+
+def test_releases_from_before_there_were_pieces(in_parts):
+    path, whole = in_parts
+    header = read_header((path / "release.json").read_bytes())
+    header.pop("pieces")
+    (path / "release.json").write_bytes(sign_header(header))
+    assert PrivateCounts._from_contents(read_rows(path, 13, 29)) == row_part(whole, 13, 29)
+    assert cv.load_release(path) == whole
+    part = sorted((path / "generation-1" / "cells").iterdir())[-2]
+    part.write_bytes(b"")  # all of it is read
+    with pytest.raises(ReleaseFileError, match=part.name):
+        read_rows(path, 13, 29)
 
 
 def test_rows_that_are_not_there_are_refused(tmp_path):

@@ -123,7 +123,7 @@ def forged(path, change, table=NO_CELLS, **how):
     PrivateCounts([[1, 2]], alpha=0.4).save(path)
     with pq.ParquetFile(path) as file:
         header = read_header(file.metadata.metadata[KEY])
-    header |= {"cells_sha256": NONE, "nonpositive_total": None, **change}
+    header |= {"cells_sha256": NONE, "nonpositive_total": None, "pieces": None, **change}
     pq.write_table(table.replace_schema_metadata({KEY: sign_header(header)}), path, compression="zstd", **how)
     return path
 

@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 
 import countveil as cv
+from countveil.counts.files import cells, folder
+from countveil.counts.files import release as release_file
 from countveil.posterior.runs.checkpoint import read_checkpoint
 from countveil.posterior.runs.run_files import PLACE
 from goodness_of_fit import SEED
 from inference.kinds import counts_of
+from inference.test_out_of_core import write_release
 from inference.test_sharded import QUICK
 
 BIN = Path(sys.executable).parent
@@ -79,6 +82,20 @@ def expected(release, tmp_path_factory):
     return draws_of(run)
 
 
+#: Rows that are cut into blocks of two, a release that the run refers to, scratch files, and many checkpoints.
+LARGE = """
+import sys
+import countveil as cv
+from countveil.inference import row_files
+from countveil.posterior.runs import packed_release
+
+row_files.SMALLEST_BLOCK, row_files.BLOCKS_PER_SHARD, packed_release.LARGEST_PACKED = 24, 1, 100
+release, run, scratch = sys.argv[1:]
+cv.fit(cv.TopicModel(3), release, sweeps=2000, thin=100, seed=7, threads=1, engine="mpi", store=run, progress=False,
+       scratch=scratch, checkpoint_seconds=0.1)
+"""
+
+
 def draws_of(run):
     tree = cv.load_posterior(run).tree
     groups = [tree[group].to_dataset() for group in ("posterior", "sample_stats")]
@@ -100,6 +117,16 @@ def test_a_signal_to_one_rank_stops_all_at_a_checkpoint_and_one_process_goes_on(
     assert 0 < read_checkpoint(run.joinpath(*PLACE)).sweep < SETTINGS["sweeps"]
     cv.resume(run, progress=False)
     assert same(draws_of(run), expected)
+
+
+def test_ranks_write_their_rows_and_unpack_theirs(release, expected, tmp_path):
+    run = tmp_path / "run.zarr"
+    done(2, sys.executable, "-c", LARGE, release, run, tmp_path)
+    assert same(draws_of(run), expected)
+    assert not (run / "release").exists()
+    assert len(list((run / "posterior" / "theta" / "c" / "0" / "0").iterdir())) == 30
+    assert [len(carry.rows.files) for carry in read_checkpoint(run.joinpath(*PLACE)).carries] == [2, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
 
 
 def test_more_ranks_than_rows_are_refused_and_all_ranks_end(tmp_path):
@@ -135,36 +162,63 @@ def test_draws_are_those_of_one_process(ranks):
 @pytest.mark.long
 def test_a_lost_rank_ends_the_job_and_other_ranks_go_on(release, expected, tmp_path):
     run = tmp_path / "run.zarr"
-    script = (
-        "import countveil as cv, sys\n"
-        "cv.fit(cv.TopicModel(3), sys.argv[1], sweeps=2000, thin=100, seed=7, threads=1, engine='mpi',\n"
-        "       store=sys.argv[2], progress=False, checkpoint_seconds=0.1)\n"
-    )
-    with job(3, sys.executable, "-c", script, release, run) as running:
+    with job(3, sys.executable, "-c", LARGE, release, run, tmp_path) as running:
         wait_for(lambda: run.joinpath(*PLACE).is_dir() and read_checkpoint(run.joinpath(*PLACE)), running)
         os.kill(rank_of(running.pid, 1), signal.SIGKILL)
         running.communicate(timeout=120)
     assert running.returncode != 0
     assert read_checkpoint(run.joinpath(*PLACE)).sweep < SETTINGS["sweeps"]
-    done(2, COUNTVEIL, "resume", run, "--engine", "mpi", "--quiet", "--threads", 1)
+    done(2, COUNTVEIL, "resume", run, "--engine", "mpi", "--quiet", "--threads", 1, "--scratch", tmp_path)
     assert same(draws_of(run), expected)
 
 
 @pytest.mark.long
-def test_a_part_that_a_rank_cannot_read_ends_the_job_and_is_named(release, tmp_path):
-    """Rank 0 reads all of it first; here the file is damaged only for the others."""
-    script = (
-        "import countveil as cv, sys\n"
-        "from countveil.inference.engines.mpi import is_follower\n"
-        "from countveil.inference.engines.sharded import shard\n"
-        "if is_follower():\n"
-        "    shard.read_rows = lambda *_: 1 / 0\n"
-        "cv.fit(cv.TopicModel(3), sys.argv[1], sweeps=10, seed=7, threads=1, engine='mpi', progress=False)\n"
-    )
-    with job(2, sys.executable, "-c", script, release) as running:
+def test_a_part_that_a_rank_cannot_read_ends_the_job_and_is_named(tmp_path, monkeypatch):
+    """That of the last rows: rank 0 does not look at it."""
+    monkeypatch.setattr(cells, "CELLS_PER_GROUP", 20)
+    monkeypatch.setattr(folder, "CELLS_PER_PART", 40)
+    monkeypatch.setattr(release_file, "LABELS_IN_ONE_FILE", 10)
+    path = tmp_path / "release"
+    values = counts_of((60, 12))
+    cv.simulate_release(values, epsilon=1, seed=SEED, labels=([f"r{i}" for i in range(60)], None)).save(path)
+    *_, part, _ = sorted((path / "generation-1" / "cells").iterdir())  # the last has no cells
+    part.write_bytes(part.read_bytes()[:-9])
+    with job(2, *fitted(path, tmp_path / "run.zarr", "--engine", "mpi")) as running:
         _, err = running.communicate(timeout=300)
     assert running.returncode != 0
     assert "rank 1 has failed, and ends the job" in err
+    assert part.name in err
+
+
+PEAK = """
+import atexit, resource, sys
+import countveil as cv
+from mpi4py import MPI
+
+rank = MPI.COMM_WORLD.Get_rank()
+atexit.register(lambda: print(rank, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True))
+cv.fit(cv.TopicModel(50), sys.argv[1], sweeps=4, burn_in=1, thin=1, chains=1, seed=7, threads=1, engine="mpi",
+       store=sys.argv[2], progress=False)
+"""
+
+
+@pytest.mark.long
+def test_no_rank_holds_the_whole(tmp_path):
+    """Neither the release nor all row factors: memory beside Python and its libraries, in kB."""
+    write_release(tmp_path / "large.parquet", 100_000, 150)
+    write_release(tmp_path / "small.parquet", 200, 150)
+    peaks = {}
+    for name, ranks in (("small", 1), ("large", 1), ("large", 3)):
+        told = done(
+            ranks, sys.executable, "-c", PEAK, tmp_path / f"{name}.parquet", tmp_path / f"{name}{ranks}.zarr"
+        )
+        found = dict(map(int, line.split()) for line in told.splitlines())
+        peaks[name, ranks] = [found[rank] for rank in range(ranks)]
+    (base,), (alone,) = peaks["small", 1], peaks["large", 1]
+    beside = [peak - base for peak in peaks["large", 3]]
+    # Factors alone are 100,000 x 50 x 8 bytes, of which nobody may have more than a third, some copies of it.
+    assert alone - base > 40_000
+    assert max(beside) < 0.6 * (alone - base), (peaks, beside)
 
 
 def wait_for(true, running):

@@ -11,6 +11,7 @@ import countveil as cv
 from countveil.counts.cells.clamp import RhoLevels
 from countveil.counts.cells.layout import Block, row_ranges, without_cells
 from countveil.counts.files.release import stream_release
+from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.engines.cpu import tokens
 from countveil.inference.engines.sharded.in_process import open_problem_in_shards
 from countveil.inference.observed import observe
@@ -59,13 +60,15 @@ def test_shards_unpack_their_rows(tmp_path):
         sweeps=8, burn_in=2, thin=2, chains=1, seed=3, method="exact", engine="cpu", threads=1, start="plain"
     )
     drawn = []
-    for where in ({}, {"source": str(path), "scratch": str(tmp_path)}):
-        problem = replace(make_problem(TOPICS, cv.load_release(path)), **where)
+    for source in (None, ReleaseOnDisk(path, scratch=tmp_path)):
+        given = cv.load_release(path) if source is None else source
+        problem = replace(make_problem(TOPICS, given), source=source)
         with open_problem_in_shards(problem, settings, 3) as sampler:
             sampler.start(0)
             for _ in range(3):
                 sampler.sweep(0)
             drawn.append(sampler.carry(0).state)
+        assert source is None or source.is_unread
     assert all((drawn[0][name] == drawn[1][name]).all() for name in drawn[0])
 
 

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 import countveil as cv
+from countveil.inference import row_files
 from countveil.inference.engines.cpu import open_problem as open_on_cpu
+from countveil.posterior.runs import packed_release
+from countveil.posterior.runs.checkpoint import read_checkpoint
+from countveil.posterior.runs.run_files import PLACE
 from goodness_of_fit import SEED
 from inference.kinds import counts_of
 from inference.test_sharded import QUICK, drawn, problem_of, same, settings_of
@@ -105,6 +109,43 @@ def test_a_fit_reads_the_release_where_the_actors_are(cluster, tmp_path):
     cv.simulate_release(counts_of((60, 12)), epsilon=1, seed=SEED).save(path)
     options = {"sweeps": 20, "thin": 5, "seed": 1, "threads": 1, "progress": False}
     ours = cv.fit(cv.TopicModel(2), path, engine=cv.Ray(shards=2), store=run, **options).tree
+    alone = cv.fit(cv.TopicModel(2), cv.load_release(path), **options).tree
+    for name, array in alone["posterior"].data_vars.items():
+        assert np.array_equal(array, ours["posterior"][name])
+
+
+def test_actors_write_their_rows_and_one_that_is_killed_changes_no_draw(cluster, tmp_path, monkeypatch):
+    import ray
+
+    from countveil.inference.engines.ray import crew
+
+    monkeypatch.setattr(row_files, "SMALLEST_BLOCK", 16)  # blocks of two rows
+    monkeypatch.setattr(packed_release, "LARGEST_PACKED", 100)
+    path, run = tmp_path / "release.parquet", tmp_path / "run.zarr"
+    cv.simulate_release(counts_of((60, 12)), epsilon=1, seed=SEED).save(path)
+    options = {"sweeps": 20, "thin": 2, "seed": 1, "threads": 1, "progress": False}
+    sweep, killed = crew.RaySampler.sweep, []
+
+    def killing(self, chain):
+        if self._swept[chain] in (7, 15) and len(killed) < self._swept[chain] // 7:
+            killed.append(chain)
+            ray.kill(self.crew.actors[1])
+        sweep(self, chain)
+
+    monkeypatch.setattr(crew.RaySampler, "sweep", killing)
+    with pytest.warns(UserWarning, match="a shard was lost"):
+        ours = cv.fit(
+            cv.TopicModel(2),
+            path,
+            engine=cv.Ray(shards=3),
+            store=run,
+            scratch=tmp_path,
+            checkpoint_seconds=0.001,
+            **options,
+        ).tree
+    assert len(killed) == 2
+    assert not (run / "release").exists()
+    assert all(len(carry.rows.files) == 3 for carry in read_checkpoint(run.joinpath(*PLACE)).carries)
     alone = cv.fit(cv.TopicModel(2), cv.load_release(path), **options).tree
     for name, array in alone["posterior"].data_vars.items():
         assert np.array_equal(array, ours["posterior"][name])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import countveil as cv
+from countveil.inference import row_files
 from countveil.inference.carry import Carry
 from countveil.inference.engines.cpu import open_problem
 from countveil.inference.problem import make_problem
@@ -317,11 +318,11 @@ def test_damaged_attributes(run, name):
 
 def test_arrays_of_a_checkpoint_share_no_bytes(monkeypatch):
     part = Carry(0, 1, {"theta": np.ones((50, 4))}, {}).to_bytes()
-    assert checkpoint._carry(part).sweep == 1
+    assert row_files.carry_from(part).sweep == 1
     members = zipfile.ZipFile.infolist
     monkeypatch.setattr(zipfile.ZipFile, "infolist", lambda self: members(self) * 3)
     with pytest.raises(ValueError, match="arrays that share their bytes"):
-        checkpoint._carry(part)
+        row_files.carry_from(part)
 
 
 @pytest.mark.parametrize("changed", [{"sweeps": None}, {"method": 3}, None])

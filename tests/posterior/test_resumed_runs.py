@@ -302,7 +302,7 @@ def test_stopped_in_the_middle_of_a_sweep_the_last_checkpoint_stays(after, tmp_p
 
 def every_fifth_sweep(store, sweep, carries, last):
     if sweep % 5 == 0:
-        store._checkpoint(sweep, carries())
+        store._checkpoint(sweep, carries)
     return False
 
 

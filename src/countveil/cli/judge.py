@@ -53,13 +53,14 @@ def exit_code(posterior: Posterior | SharedPosterior, max_r_hat: float | None, c
         return code
     table = posterior.summary()["r_hat"]
     worst = table.max()
+    return refusal(worst, _shown(table.idxmax()) if worst == worst else "", max_r_hat, code)
+
+
+def refusal(worst: float, where: str, max_r_hat: float, code: int) -> int:
+    """The same for a worst R-hat that is known."""
     if worst <= max_r_hat:
         return code
-    why = (
-        f"the worst R-hat is {worst:.6g} ({_shown(table.idxmax())})"
-        if worst == worst
-        else "no R-hat is known"
-    )
+    why = f"the worst R-hat is {worst:.6g} ({where})" if worst == worst else "no R-hat is known"
     print(f"countveil: refused: {why}, --max-r-hat {max_r_hat} was asked for", file=sys.stderr)
     return REFUSED
 

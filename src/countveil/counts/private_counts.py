@@ -18,6 +18,7 @@ from countveil.counts.cells.layout import (
     NonPositive,
     Places,
     dense_rows,
+    read_only,
     same_arrays,
     to_dense,
 )
@@ -108,10 +109,7 @@ class PrivateCounts:
         return release
 
     def _hold(self, contents: Contents) -> None:
-        for part in contents:
-            for array in part if isinstance(part, tuple) else (part,):
-                if isinstance(array, np.ndarray):
-                    array.setflags(write=False)
+        read_only(contents)
         object.__setattr__(self, "_contents", contents)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
@@ -199,7 +197,7 @@ class PrivateCounts:
         >>> PrivateCounts([[3, -1], [0, 2]], alpha=[0.5, 0]).plain_rows
         array([False,  True])
         """
-        rho = self._contents.rho
+        rho = self.rho
         if rho.ndim == 0 or rho.size > self.shape[0]:  # one noise for all, or per cell: no row is plain
             return np.zeros(self.shape[0], dtype=bool)
         return np.isinf(rho).reshape(-1)
@@ -239,7 +237,7 @@ class PrivateCounts:
     @property
     def alpha(self) -> np.ndarray:
         """exp(-rho), with the shape of ``rho``."""
-        return np.exp(-self._contents.rho)
+        return np.exp(-self.rho)
 
     @property
     def positive(self) -> Cells:

@@ -9,6 +9,7 @@ from countveil.inference.carry import Carry
 from countveil.inference.engines.engine import engine_named
 from countveil.inference.problem import Problem
 from countveil.inference.progress import Scalars, Watched, unwatched
+from countveil.inference.row_files import RowSaver, with_rows
 from countveil.inference.settings import Settings
 from countveil.inference.stopping import StoppingRule
 from countveil.inference.store import Draws, MemoryStore, RunningMeans, Store
@@ -42,9 +43,12 @@ def run_into(
     """
     rule = StoppingRule(settings, store.chains) if rule is None else rule
     with engine_named(settings.engine).open_problem(problem, settings) as sampler:
+        apart = getattr(sampler, "carry_apart", None)  # of shards, which write their rows themselves
+        form = getattr(sampler, "form", sampler.carry)  # of shards without the numbers of rows
 
-        def carries() -> Iterator[Carry]:
-            return (sampler.carry(chain) for chain in store.chains)  # one at a time: they may be large
+        def carries(saver: RowSaver | None = None) -> Iterator[Carry]:
+            for chain in store.chains:  # one at a time: they may be large
+                yield sampler.carry(chain) if saver is None or apart is None else apart(chain, saver)
 
         def scalars() -> Scalars:
             return {chain: sampler.monitor(chain) for chain in store.chains}
@@ -52,8 +56,10 @@ def run_into(
         for chain in store.chains:
             sampler.start(chain)
         first, in_step = 0, True
-        for carry in store.begin(carries):
-            problem.check_carry(carry)
+        for carry in store.begin(lambda: map(form, store.chains)):
+            carry = carry if apart is not None else with_rows(carry)
+            if carry.rows is None:  # else shards look
+                problem.check_carry(carry)
             sampler.load(carry)
             first = carry.sweep
         if first and (ended := rule.after(first)) is not None:  # stopped between its last sweep and its end

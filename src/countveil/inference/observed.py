@@ -82,12 +82,7 @@ class Observed(NamedTuple):
 
 def observe(data: PrivateCounts | CombinedReleases | PlainCounts, as_plain: bool = False) -> Observed:
     """What ``data`` tell; ``as_plain`` takes released counts for true ones (the naive method)."""
-    n_rows, width = n_rows_and_width(data.shape)
-    if width > np.iinfo(np.int32).max:
-        raise ValueError(f"data: expected fewer than 2**31 cells per row, got {width}")
-    if n_rows * width >= 2**ROW_BITS:
-        # A cell's stream is named by its number.
-        raise ValueError(f"data: expected fewer than 2**{ROW_BITS} cells, got {n_rows * width}")
+    n_rows, width = _checked_size(data.shape)
     if isinstance(data, CombinedReleases):
         return _observe_repeated(data, n_rows, width)
     row_rho, cell_rho = np.full(n_rows, np.inf), np.zeros((0, 0))
@@ -97,18 +92,52 @@ def observe(data: PrivateCounts | CombinedReleases | PlainCounts, as_plain: bool
         else:
             row_rho = np.broadcast_to(data.rho.reshape(-1), (n_rows,)).copy()
     missing, values = data.missing, data.positive.values
+    places = None if missing is None else (missing.row_starts, missing.columns)
+    listed = (data.positive.row_starts, data.positive.columns)
+    return _of_one_release(n_rows, width, listed, values, places, row_rho, cell_rho)
+
+
+def noise_alone(data: PrivateCounts, as_plain: bool = False) -> Observed:
+    """Of a release that nobody has read: a row without cells for each level of noise, by which one may choose."""
+    _, width = _checked_size(data.shape)
+    rho = np.array([np.inf]) if as_plain else np.unique(data.rho)
     none = np.zeros(0, dtype=np.int64)
+    return _of_one_release(
+        len(rho), width, _by_rows(none, len(rho), width), none, None, rho, np.zeros((0, 0))
+    )
+
+
+def _checked_size(shape: tuple[int, ...]) -> tuple[int, int]:
+    n_rows, width = n_rows_and_width(shape)
+    if width > np.iinfo(np.int32).max:
+        raise ValueError(f"data: expected fewer than 2**31 cells per row, got {width}")
+    if n_rows * width >= 2**ROW_BITS:
+        # A cell's stream is named by its number.
+        raise ValueError(f"data: expected fewer than 2**{ROW_BITS} cells, got {n_rows * width}")
+    return n_rows, width
+
+
+def _of_one_release(
+    n_rows: int,
+    width: int,
+    positive: tuple[np.ndarray, np.ndarray],
+    values: np.ndarray,
+    missing: tuple[np.ndarray, np.ndarray] | None,
+    row_rho: np.ndarray,
+    cell_rho: np.ndarray,
+) -> Observed:
+    none = _by_rows(np.zeros(0, dtype=np.int64), n_rows, width)
     return _as_observed(
         n_rows,
         width,
-        (data.positive.row_starts, data.positive.columns),
+        positive,
         values,
-        _by_rows(none, n_rows, width) if missing is None else (missing.row_starts, missing.columns),
+        none if missing is None else missing,
         row_rho,
         cell_rho,
         np.zeros((0, 0), dtype=np.int64),
         np.zeros((0, 0)),
-        (*_by_rows(none, n_rows, width), np.zeros((0, 0), dtype=bool), np.zeros(0)),
+        (*_by_rows(np.zeros(0, dtype=np.int64), n_rows, width), np.zeros((0, 0), dtype=bool), np.zeros(0)),
     )
 
 

@@ -19,9 +19,10 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.clamp import RhoLevels
 from countveil.counts.cells.layout import Cells, Contents, NonPositive, Places, row_indices
 from countveil.counts.files.scratch import is_mapped
+from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.counts.sources.plain_counts import PlainCounts, read_counts
 from countveil.inference.carry import BEFORE, Carry
-from countveil.inference.observed import Observed, margins_of, observe
+from countveil.inference.observed import Observed, margins_of, noise_alone, observe
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import CountModel, generator, left_out
 from countveil.models.einsum.model import EinsumModel
@@ -44,7 +45,7 @@ class View(NamedTuple):
     data: (
         Counts  # what the model sees of it: without cells that it leaves out, and as if released where robust
     )
-    observed: Observed
+    observed: Observed  # of a release that is unread: ``noise_alone``
     method: str
 
 
@@ -68,8 +69,7 @@ class Problem:
     method: str
     alpha: UnknownAlpha | None = None
     robust: float | None = None
-    source: str | None = None  # the release on disk, if its rows can be read there once more
-    scratch: str | None = None  # where those who read them unpack them, if not in memory
+    source: ReleaseOnDisk | None = None  # the release, if its rows can be read once more, by anyone
 
     @property
     def is_factorization(self) -> bool:
@@ -80,6 +80,11 @@ class Problem:
     def is_on_disk(self) -> bool:
         """Whether data lie in scratch files, because they are larger than memory."""
         return any(is_mapped(view.observed.columns) for view in self.views.values())
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nobody here has the counts: they are read by shards, each its own rows."""
+        return any(_is_unread(view.given) for view in self.views.values())
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -112,6 +117,8 @@ class Problem:
 
     def check_carry(self, carry: Carry) -> None:
         """Numbers that a chain can come to: a checkpoint may be a stranger's, and compiled code does not look."""
+        if self.is_unread:  # shards look, each at its rows
+            return
         # Of several views they are called "view:noise_plus" and so on.
         noise = [value for name, value in carry.extra.items() if name.rpartition(":")[2].startswith("noise_")]
         right = all(_within(np.asarray(value), _LARGEST_RATE) for value in noise)
@@ -197,10 +204,15 @@ def _view(model: Any, given: Counts, method: str) -> View:
     if isinstance(given, CombinedReleases) and method != "exact":
         raise ValueError(f"method: expected 'exact' for combined releases, got {method!r}")
     data = modelled_part(model, given)
-    observed = observe(data, as_plain=method == "naive")
+    observe_it = noise_alone if _is_unread(data) else observe
+    observed = observe_it(data, as_plain=method == "naive")
     if method == "bessel" and np.isinf(observed.row_rho).any():
         raise ValueError("method: expected 'exact' or 'naive' where some rows are plain, got 'bessel'")
     return View(model, given, data, observed, method)
+
+
+def _is_unread(given: Counts) -> bool:
+    return isinstance(given, ReleaseOnDisk) and given.is_unread
 
 
 def modelled_part(model: Any, data: Any) -> Any:

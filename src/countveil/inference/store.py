@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from countveil.inference.carry import Carry
+from countveil.inference.row_files import RowSaver
 from countveil.inference.settings import COMPLETE, Settings
+
+
+class Carries(Protocol):
+    """The carries of all chains, one at a time: they may be large."""
+
+    def __call__(self, saver: RowSaver | None = None) -> Iterator[Carry]:
+        """With a saver shards may write their rows by themselves (``Carry.rows``)."""
 
 
 class Running(NamedTuple):
@@ -46,6 +54,25 @@ class Draws(NamedTuple):
         return self.stopped not in COMPLETE
 
 
+class RowWriter(Protocol):
+    """What a shard writes its rows of a draw with; it is sent to all shards (``posterior.runs.row_writer``)."""
+
+    @property
+    def block(self) -> int:
+        """Rows of a chunk: shards begin and end at the ends of chunks."""
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """By their names, those that it writes."""
+
+    @property
+    def seen(self) -> str:
+        """A file that every shard must see, or it cannot write there."""
+
+    def write(self, arrays: Mapping[str, np.ndarray], first_row: int) -> None:
+        """Arrays of consecutive rows. They are a draw once the store says so (``Store.keep_columns``)."""
+
+
 class Store(Protocol):
     """Takes draws as they come, so that an interrupt loses nothing; complete draws only."""
 
@@ -59,12 +86,18 @@ class Store(Protocol):
     def keep(self, chain: int, state: Any, monitored: dict[str, float]) -> None:
         """Take a copy of one state and its scalars: the chain's next draw."""
 
-    def swept(self, sweep: int, carries: Callable[[], Iterable[Carry]], last: bool) -> bool:
+    def row_writer(self, chain: int) -> RowWriter | None:
+        """What shards write the rows of the chain's next draw with; None if the store takes whole states alone."""
+
+    def keep_columns(self, chain: int, state: Mapping[str, np.ndarray], monitored: dict[str, float]) -> None:
+        """The rest of a draw whose rows are written."""
+
+    def swept(self, sweep: int, carries: Carries, last: bool) -> bool:
         """All chains have done this sweep: the moment for a checkpoint, above all the ``last``. True if they shall
         stop.
         """
 
-    def stopped(self, carries: Callable[[], Iterable[Carry]] | None) -> None:
+    def stopped(self, carries: Carries | None) -> None:
         """Ctrl-C: the last moment for a checkpoint; None where chains are in the middle of a sweep."""
 
     def common(self) -> int:
@@ -91,12 +124,20 @@ class MemoryStore:
         """All chains start anew."""
         return ()
 
-    def swept(self, sweep: int, carries: Callable[[], Iterable[Carry]], last: bool) -> bool:
+    def swept(self, sweep: int, carries: Carries, last: bool) -> bool:
         """Nothing to do."""
         return False
 
-    def stopped(self, carries: Callable[[], Iterable[Carry]] | None) -> None:
+    def stopped(self, carries: Carries | None) -> None:
         """Nothing to do."""
+
+    def row_writer(self, chain: int) -> RowWriter | None:
+        """Draws are in this process, all of them."""
+        return None
+
+    def keep_columns(self, chain: int, state: Mapping[str, np.ndarray], monitored: dict[str, float]) -> None:
+        """Nobody asks: see ``row_writer``."""
+        raise NotImplementedError
 
     def keep(self, chain: int, state: Any, monitored: dict[str, float]) -> None:
         """Take a copy of one state and its scalars."""

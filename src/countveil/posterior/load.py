@@ -57,7 +57,7 @@ def load_posterior(
         # Of a model of the user's own the fields of the run are known, unless it has not kept all.
         known = own if run.model is not None or not keeps_all(run.attributes) else None
         state_type = namedtuple("State", run.attributes["fields"]) if known is None else known.state_type
-    release = run.releases.get("release")
+    release: Any = run.releases.get("release") or run.elsewhere.get("release")
     if run.attributes["problem"].get("unknown_noise") is not None and isinstance(release, PrivateCounts):
         # A run that grew holds the release as it came; a posterior has the alpha that was found.
         release = at_alpha(release, float(run.tree["posterior"]["alpha"].to_numpy().mean()))

@@ -329,7 +329,7 @@ class Posterior(ProblemDraws):
 
     def _with_tree(self, tree: xr.DataTree) -> Posterior:
         return Posterior(
-            tree, self.model, self._state_type, self._data, self._axes, self._shape, self._labels, self._seed,
+            tree, self.model, self._state_type, self._given, self._axes, self._shape, self._labels, self._seed,
             order=self._shared_order,
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -27,7 +28,7 @@ class ProblemDraws(KeptDraws):
         tree: xr.DataTree | Callable[[], xr.DataTree],
         model: Any,
         state_type: Any,
-        data: PrivateCounts | CombinedReleases | PlainCounts | None,
+        data: PrivateCounts | CombinedReleases | PlainCounts | Callable[[], PrivateCounts] | None,
         axes: tuple[str, ...],
         shape: tuple[int, ...],
         labels: tuple[np.ndarray | None, ...],
@@ -41,10 +42,21 @@ class ProblemDraws(KeptDraws):
             self._read_tree = tree
         self.model = model
         self._state_type = state_type
-        self._data = data
+        self._given = data
         self._axes, self._shape, self._seed = axes, shape, seed
         self._labels = readable_labels(labels)
         self._shared_order = order  # of components that other arrays have a part in
+
+    @property
+    def _data(self) -> PrivateCounts | CombinedReleases | PlainCounts | None:
+        """The data; a release that lies elsewhere is opened when somebody asks."""
+        if callable(self._given):
+            try:
+                self._given = self._given()
+            except FileNotFoundError as error:
+                warnings.warn(f"{error}: posterior.release is None", stacklevel=3)
+                self._given = None
+        return self._given
 
     @cached_property
     def _kept(self) -> KeptStates:

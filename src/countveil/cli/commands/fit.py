@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil.cli.judge import add_max_r_hat, add_until, exit_code, until_of
+from countveil.cli.judge import add_max_r_hat, add_until, exit_code, refusal, until_of
 from countveil.cli.models import MODELS, FitCommand
 from countveil.cli.options import add_command, read_label_file, spoken_as_options
 
@@ -247,9 +247,14 @@ def _rate(text: str) -> float | None:
 
 def report(posterior: Posterior, arguments: argparse.Namespace, command: FitCommand | None) -> int:
     """Say how well a fit went and where it is, unless that is to be quiet; the exit code."""
+    from countveil.counts.release_on_disk import ReleaseOnDisk
     from countveil.counts.shown_text import visible
     from countveil.posterior import ModesWarning
+    from countveil.posterior.runs.packed_release import LARGEST_PACKED
 
+    release = posterior.release
+    if isinstance(release, ReleaseOnDisk) and release.is_unread and release.n_bytes > LARGEST_PACKED:
+        return _report_unread(posterior, arguments)
     run, interrupted = posterior.path, posterior.settings["interrupted"]
     code = 130 if posterior.settings.get("stopped") == "interrupt" else 0
     if arguments.quiet:
@@ -257,7 +262,6 @@ def report(posterior: Posterior, arguments: argparse.Namespace, command: FitComm
     if interrupted:
         print("Stopped early; the draws kept until then:")
     print(f"{posterior!r}, method {visible(posterior.settings['method'])}")
-    release = posterior.release
     if release is not None and release.guarantee is not None:
         print(release.guarantee)
     plain = getattr(release, "plain_rows", None)
@@ -285,6 +289,21 @@ def report(posterior: Posterior, arguments: argparse.Namespace, command: FitComm
         tables = f"countveil.load_posterior({str(run)!r}) in Python"
     print(visible(f"Wrote {run}. Tables: {tables}"))
     return exit_code(posterior, arguments.max_r_hat, code)
+
+
+def _report_unread(posterior: Posterior, arguments: argparse.Namespace) -> int:
+    """The same where rows were spread over machines: neither counts nor draws of rows are read into this one."""
+    from countveil.posterior.runs.describe import describe_run
+
+    assert posterior.path is not None
+    told = describe_run(posterior.path)
+    code = 130 if told.settings.get("stopped") == "interrupt" else 0
+    if not arguments.quiet:
+        print(told)
+    if arguments.max_r_hat is None or code:
+        return code
+    worst = float("nan") if told.scalars is None else told.scalars["r_hat"].max()
+    return refusal(worst, "of what is monitored", arguments.max_r_hat, code)
 
 
 def _short(name: str, length: int = 46) -> str:

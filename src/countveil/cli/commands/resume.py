@@ -36,6 +36,12 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add("--long", metavar="ROW,COLUMN,COUNT", help="with --plain: it is a long table with these columns")
     add("--rows", metavar="FILE", help="with --plain: row labels, one per line")
     add("--columns", metavar="FILE", help="with --plain: column labels, one per line")
+    add(
+        "--release",
+        metavar="PATH",
+        help="where the release lies, if the run does not hold it and it has moved",
+    )
+    add("--scratch", metavar="FOLDER", help="as for countveil fit: where such a release is unpacked")
     add("--quiet", action="store_true", help="print nothing but errors")
     return [parser]
 
@@ -47,10 +53,15 @@ def run(arguments: argparse.Namespace) -> int:
     from countveil.resuming import extend, resume
 
     join_shards(arguments.engine, arguments.threads)
-    data = None if arguments.plain is None else plain_counts(arguments.plain, arguments)
+    if arguments.plain is not None and arguments.release is not None:
+        raise ValueError("--release: expected no --plain beside it, got both")
+    data: Any = arguments.release
+    if arguments.plain is not None:
+        data = plain_counts(arguments.plain, arguments)
     options: dict[str, Any] = {
         "data": data, "threads": arguments.threads, "engine": engine_of(arguments),
         "progress": not arguments.quiet, "max_seconds": arguments.max_seconds,
+        "scratch": arguments.scratch,
     }  # fmt: skip
     until = until_of(arguments)
     if until is not None and arguments.sweeps is None:

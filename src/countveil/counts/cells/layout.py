@@ -65,6 +65,14 @@ class Contents(NamedTuple):
     records: tuple[Record, ...] = ()  # of the releases it is made of: one, or as many as were stacked
 
 
+def read_only(contents: Contents) -> None:
+    """Nobody changes them any more."""
+    for part in contents:
+        for array in part if isinstance(part, tuple) else (part,):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+
 def without_cells(
     shape: tuple[int, ...],
     axes: tuple[str, ...],

@@ -25,6 +25,7 @@ from countveil.counts.cells.layout import (
     row_ranges,
 )
 from countveil.counts.files.header import KEY, MISSING, Header
+from countveil.counts.files.pieces import Piece
 from countveil.counts.files.scratch import ScratchFile
 from countveil.counts.inputs.labels import VALUE
 
@@ -55,22 +56,31 @@ class CellDigest:
 
     def __init__(self) -> None:
         self._digest, self._last = hashlib.sha256(), -1
+        self.number, self._first = 0, -1  # of cells so far, and where the first is
 
     def add(self, listed: Listed) -> None:
         if (np.diff(listed.flat, prepend=self._last) <= 0).any():
             raise ReleaseFileError("expected cells in order, each once")
+        if self._first < 0 and len(listed.flat):
+            self._first = int(listed.flat[0])
         self._last = int(listed.flat[-1]) if len(listed.flat) else self._last
         pairs = np.empty((len(listed.flat), 2), dtype="<i8")
         pairs[:, 0] = listed.flat
         pairs[:, 1] = np.where(listed.missing, np.iinfo(np.int64).min, listed.values)
         self._digest.update(pairs.data)
+        self.number += len(listed.flat)
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """The first and the last position."""
+        return self._first, self._last
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
 
 
 class CellFile:
-    """One Parquet file of cells, written group by group."""
+    """One Parquet file of cells, written group by group; ``pieces`` says what it has (``files.pieces``)."""
 
     def __init__(self, file: BinaryIO, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
         import pyarrow as pa
@@ -85,6 +95,8 @@ class CellFile:
         self._writer = pq.ParquetWriter(
             file, self._schema, compression="zstd", write_page_checksum=True, store_schema=False
         )
+        self.pieces: list[Piece] = []
+        self._digest, self._groups = CellDigest(), 0
 
     def add(self, listed: Listed) -> None:
         import pyarrow as pa
@@ -92,7 +104,18 @@ class CellFile:
         indices = np.unravel_index(listed.flat, self._shape)
         columns = [pa.array(i, type=t) for i, t in zip(indices, self._schema.types[:-1], strict=True)]
         columns.append(pa.array(listed.values, type=pa.int64(), mask=listed.missing))
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema), CELLS_PER_GROUP)
+        self._note(listed)
+
+    def _note(self, listed: Listed) -> None:
+        """These cells go on with the last piece, unless that is large enough."""
+        if self.pieces and self._digest.number < CELLS_PER_GROUP:
+            begin = self.pieces.pop().groups[0]
+        else:
+            self._digest, begin = CellDigest(), self._groups
+        self._groups += -(-len(listed.flat) // CELLS_PER_GROUP)
+        self._digest.add(listed)
+        self.pieces.append(Piece((begin, self._groups), self._digest.cells, self._digest.hexdigest()))
 
     def close(self, header: bytes | None = None) -> None:
         if header is not None:

@@ -52,6 +52,7 @@ from countveil.counts.files.header import (
     encode_header,
     read_header,
 )
+from countveil.counts.files.pieces import Piece
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,8 +158,9 @@ def _header_bytes(folder: Path) -> bytes:
     return read_regular(folder / HEADER, LARGEST_HEADER)
 
 
-def write_parts(folder: Path, contents: Contents, groups: Iterable[Listed]) -> None:
-    """The cells, in as many files as it takes."""
+def write_parts(folder: Path, contents: Contents, groups: Iterable[Listed]) -> list[list[Piece]]:
+    """The cells, in as many files as it takes; the pieces of each."""
+    pieces = []
     (folder / "cells").mkdir(mode=0o700)
     left, part = iter(groups), 0
     more = True
@@ -175,7 +177,9 @@ def write_parts(folder: Path, contents: Contents, groups: Iterable[Listed]) -> N
                 if written >= CELLS_PER_PART:
                     more = True
                     break
+            pieces.append(cells.pieces)
         part += 1
+    return pieces
 
 
 def write_names(folder: Path, contents: Contents, header: dict[str, Any]) -> dict[str, Any]:
@@ -231,8 +235,13 @@ def _texts(labels: list[str]) -> pa.Array:
         raise ValueError("labels: expected text that UTF-8 can hold, got half a character") from error
 
 
-def read_folder(folder: Path, room: Room | None = None) -> tuple[dict[str, Any], list[Path], Room]:
-    """The header with its labels, the files of cells, and what is left of the room that all of it may take."""
+def read_folder(
+    folder: Path, room: Room | None = None, *, named: bool = True
+) -> tuple[dict[str, Any], list[Path], Room]:
+    """The header with its labels, the files of cells, and what is left of the room that all of it may take.
+
+    Without ``named`` the files of labels and of the rows' guarantees are left alone.
+    """
     if not os.path.lexists(folder / HEADER):
         raise ReleaseFileError(f"expected a release, got a folder without {HEADER}")
     encoded = _header_bytes(folder)
@@ -250,6 +259,8 @@ def read_folder(folder: Path, room: Room | None = None) -> tuple[dict[str, Any],
     names = [folder / _name_file(place) for place, entry in enumerate(files) if entry is not None]
     room = room or Room(len(encoded) + sum(map(size_on_disk, (*parts, *names))))
     labels: list[list[str | None] | None] = []
+    if not named:
+        return header, parts, room
     for place, (entry, is_labelled) in enumerate(zip(files, labelled, strict=True)):
         by_row = place == 0 and header["row_guarantees"] is not None
         if by_row and entry is None:
@@ -270,8 +281,10 @@ def _found_parts(folder: Path, n: Any) -> list[Path]:
         raise ReleaseFileError("expected at least one part")
     check_folder(folder / "cells")
     found = sorted((folder / "cells").iterdir())
-    if len(found) != n or found != [_part(folder, i) for i in range(n)]:
-        raise ReleaseFileError(f"expected {n} parts in cells, got others")
+    if found != (expected := [_part(folder, i) for i in range(min(n, len(found) + 1))]) or len(found) != n:
+        lost = next((part.name for part in expected if part not in found), None)
+        got = "others beside them" if lost is None else f"no {lost}"
+        raise ReleaseFileError(f"expected {n} parts in cells, got {got}")
     return found
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from countveil.counts.bounded.room import NUMBER, ROW, ReleaseFileError, Room
 from countveil.counts.cells.layout import Contents, n_plain_rows, without_cells
+from countveil.counts.files.pieces import Piece, read_pieces
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.noise_parameter import read_rho
 from countveil.counts.record import read_record
@@ -43,6 +44,8 @@ class Header(NamedTuple):
     cells_sha256: str
     negative_kept: bool
     absent: str
+    sha256: str  # of the header itself, which signs all else
+    pieces: list[list[Piece]] | None  # of every file of cells; None in releases from before there were any
 
 
 def describe_contents(
@@ -89,8 +92,8 @@ def _by_row(guarantees: tuple[Guarantee | None, ...]) -> dict[str, Any]:
 
 def sign_header(header: dict[str, Any]) -> bytes:
     """The header as text, with its own checksum."""
-    signed = {**header, "sha256": hashlib.sha256(_canonical(header)).hexdigest()}
-    return _canonical(signed)
+    unsigned = {name: value for name, value in header.items() if name != "sha256"}
+    return _canonical({**unsigned, "sha256": hashlib.sha256(_canonical(unsigned)).hexdigest()})
 
 
 def encode_header(header: dict[str, Any]) -> bytes:
@@ -126,11 +129,17 @@ def read_header(encoded: bytes) -> dict[str, Any]:
     digest = header.pop("sha256", None)
     if digest != hashlib.sha256(_canonical(header)).hexdigest():
         raise ReleaseFileError("the header does not match its checksum")
-    return header
+    return {**header, "sha256": digest}
 
 
-def check_header(header: dict[str, Any], room: Room) -> tuple[Header, Contents]:
-    """The header, and contents that still lack their cells."""
+def without_names(header: dict[str, Any]) -> dict[str, Any]:
+    """A header that says nothing of single rows but their noise: all that a fit needs."""
+    nothing = [None] * len(header["labels"])
+    return {**header, "labels": nothing, "row_guarantees": None, "guarantee": None, "unit": None}
+
+
+def check_header(header: dict[str, Any], room: Room, n_files: int = 1) -> tuple[Header, Contents]:
+    """The header, and contents that still lack their cells, which lie in so many files."""
     if header["absent"] not in (NOT_POSITIVE, MISSING):
         raise ReleaseFileError(f"expected absent cells to be {NOT_POSITIVE!r} or {MISSING!r}")
     shape = _shape(header["shape"], room)
@@ -163,7 +172,8 @@ def check_header(header: dict[str, Any], room: Room) -> tuple[Header, Contents]:
     draft = draft._replace(
         simulated=simulated, nonpositive=draft.nonpositive._replace(total=total), records=records
     )
-    return Header(header["cells_sha256"], negative_kept, header["absent"]), draft
+    pieces = None if header.get("pieces") is None else read_pieces(header["pieces"], n_files)
+    return Header(header["cells_sha256"], negative_kept, header["absent"], header["sha256"], pieces), draft
 
 
 def _shape(given: Any, room: Room) -> tuple[int, ...]:

@@ -47,7 +47,9 @@ from countveil.counts.files.header import (
     describe_contents,
     encode_header,
     metadata_header,
+    without_names,
 )
+from countveil.counts.files.pieces import describe_pieces
 
 # More make the metadata of a single file heavy for everyone who opens it.
 LABELS_IN_ONE_FILE = 100_000
@@ -131,8 +133,8 @@ def _write(
     encode_header({**header(), "labels": None, "row_guarantees": None} if many else header())
 
     def write(folder: Path) -> dict:
-        write_parts(folder, contents, counted())
-        return write_names(folder, contents, header())
+        pieces = write_parts(folder, contents, counted())
+        return write_names(folder, contents, {**header(), "pieces": describe_pieces(pieces)})
 
     try:
         if many:
@@ -144,7 +146,7 @@ def _write(
         ):
             for listed in counted():
                 cells.add(listed)
-            cells.close(encode_header(header()))
+            cells.close(encode_header({**header(), "pieces": describe_pieces([cells.pieces])}))
     except FileExistsError:
         check_free(target, overwrite)  # another command has written there meanwhile
         raise
@@ -255,12 +257,17 @@ def check_parquet(source: Path) -> None:
                 raise ReleaseFileError(f"{source}: expected a release file, got something not Parquet")
 
 
-def read_described(source: Path, room: Room | None = None) -> tuple[Header, Contents, list[Path], Room]:
-    """What a release says of itself, contents without their cells, the files that have these, and their room."""
+def read_described(
+    source: Path, room: Room | None = None, *, named: bool = True
+) -> tuple[Header, Contents, list[Path], Room]:
+    """What a release says of itself, contents without their cells, the files that have these, and their room.
+
+    Without ``named`` the labels and what rows are promised are left out.
+    """
     import pyarrow.parquet as pq
 
     if source.is_dir():
-        described, files, room = read_folder(source, room)
+        described, files, room = read_folder(source, room, named=named)
     else:
         files = [
             Path(os.path.realpath(source))
@@ -268,7 +275,8 @@ def read_described(source: Path, room: Room | None = None) -> tuple[Header, Cont
         with open_regular(files[0]) as opened_file, pq.ParquetFile(opened_file) as file:
             described = metadata_header(file.metadata.metadata)
             room = room or Room(data_size(opened_file.fileno()))
-    return *check_header(described, room), files, room
+    described = described if named else without_names(described)
+    return *check_header(described, room, len(files)), files, room
 
 
 def _read(source: Path, room: Room | None) -> Contents:

@@ -1,8 +1,9 @@
 """Some rows of a release on disk: what one of many processes keeps of it.
 
-All cells are read, a batch at a time, and those of other rows are dropped. Nothing less would do: the checksum is
-over all of them, and what Parquet says of its row groups (where they are, which rows they hold) nobody signs, so
-that a flipped bit there could lose rows in silence.
+The pieces that hold them are read (``files.pieces``), a batch at a time, each checked against its checksum; cells
+of other rows are dropped. Of a release without pieces all cells are read: its checksum is over all, and what
+Parquet says of its row groups (where they are, which rows they hold) nobody signs, so that a flipped bit there
+could lose rows in silence.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,34 +29,52 @@ from countveil.counts.files.cells import (
 )
 from countveil.counts.files.folder import opened
 from countveil.counts.files.header import MISSING, Header
+from countveil.counts.files.pieces import Piece
 from countveil.counts.files.release import read_described
 from countveil.counts.files.scratch import ScratchError, cell_list
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 # Arrow's errors are ValueError, OSError or one of the others too.
 _DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, OSError, MemoryError)
 
 
 def read_rows(
-    path: str | os.PathLike[str], start: int = 0, stop: int | None = None, scratch: Path | None = None
+    path: str | os.PathLike[str],
+    start: int = 0,
+    stop: int | None = None,
+    scratch: Path | None = None,
+    *,
+    named: bool = True,
+    sha256: str | None = None,
 ) -> Contents:
     """Rows ``start`` to ``stop`` of a release, by default all; a part that is missing or damaged is named.
 
     With ``scratch``, a folder, the cells lie in files without a name there, and are mapped. Cells below 0 are left
-    out: a fit does not look at them.
+    out: a fit does not look at them. Without ``named`` labels and the rows' guarantees are left out, too.
+    ``sha256`` is that of the header, if the release must be one that somebody else has seen.
     """
     source = Path(path)
     try:
-        header, draft, files, room = read_described(source)
+        header, draft, files, room = read_described(source, named=named)
+        _check_seen(header, sha256)
         stop = draft.shape[0] if stop is None else stop
         if not 0 <= start < stop <= draft.shape[0]:
             raise ReleaseFileError(f"expected rows among {draft.shape[0]}, got {start} to {stop}")
         part = _draft_of(draft, start, stop)
         positive, listed = (cell_list(part.shape, scratch) for _ in range(2))
-        digest = CellDigest()
-        for name in files:
+        digest, width = CellDigest(), n_rows_and_width(part.shape)[1]
+        first, end = start * width, stop * width
+        for place, name in enumerate(files):
             try:
-                for cells in _cells_between(name, draft, header, start, stop, room, digest):
-                    rows, columns = np.divmod(cells.flat, n_rows_and_width(part.shape)[1])
+                if header.pieces is None:
+                    found = _all_cells(name, draft, header, digest)
+                else:
+                    wanted = [one for one in header.pieces[place] if one.has_some_between(first, end)]
+                    found = _cells_of(wanted, name, draft, header)
+                for cells in _between(found, first, end, room):
+                    rows, columns = np.divmod(cells.flat, width)
                     above = cells.values > 0
                     positive.add(rows[above], columns[above], cells.values[above])
                     chosen = cells.missing | (header.absent == MISSING)
@@ -63,7 +83,7 @@ def read_rows(
                 raise
             except _DAMAGE as error:
                 raise ReleaseFileError(f"{name.name}: {error}") from error
-        if digest.hexdigest() != header.cells_sha256:
+        if header.pieces is None and digest.hexdigest() != header.cells_sha256:
             raise ReleaseFileError("expected the cells that its checksum covers, got others")
     except ScratchError:
         raise
@@ -82,9 +102,19 @@ def read_rows(
     )
 
 
-def shape_of(path: str | os.PathLike[str]) -> tuple[int, ...]:
-    """The shape of a release on disk, without its cells."""
-    return read_described(Path(path))[1].shape
+def read_draft(path: Path, sha256: str | None = None) -> tuple[Header, Contents, int]:
+    """A release on disk without its cells: its header, all else that it says, and its size in bytes."""
+    try:
+        header, draft, _, room = read_described(path)
+        _check_seen(header, sha256)
+    except _DAMAGE as error:
+        raise ReleaseFileError(f"{path}: damaged release: {error}") from error
+    return header, draft, room.n_bytes
+
+
+def _check_seen(header: Header, sha256: str | None) -> None:
+    if sha256 not in (None, header.sha256):
+        raise ReleaseFileError("expected the release that the fit was begun with, got another")
 
 
 def _draft_of(draft: Contents, start: int, stop: int) -> Contents:
@@ -93,23 +123,46 @@ def _draft_of(draft: Contents, start: int, stop: int) -> Contents:
     return draft._replace(
         shape=(stop - start, *draft.shape[1:]),
         labels=(None if rows is None else rows[start:stop], *others),
-        rho=draft.rho if draft.rho.ndim == 0 else draft.rho[start:stop],
+        rho=draft.rho if draft.rho.ndim == 0 else draft.rho[start:stop].copy(),  # all of it may go
         row_guarantees=None if guarantees is None else guarantees[start:stop],
     )
 
 
-def _cells_between(
-    path: Path, draft: Contents, header: Header, start: int, stop: int, room: Room, digest: CellDigest
-) -> Iterator[Listed]:
-    """The listed cells of these rows in one file, counted from the first of them."""
-    first, last = (row * n_rows_and_width(draft.shape)[1] for row in (start, stop))
+def _all_cells(path: Path, draft: Contents, header: Header, digest: CellDigest) -> Iterator[Listed]:
+    """The listed cells of one file, some at a time."""
     for file in opened([path]):
         check_schema(file.schema_arrow, draft)
-        for batch in file.iter_batches(batch_size=CELLS_PER_READ, use_threads=False):
-            cells = read_batch(batch, draft.shape)
-            digest.add(cells)
-            check_values(cells, header)
-            here = slice(*np.searchsorted(cells.flat, (first, last)))
-            room.take(len(cells.flat[here]), CELL, "cells")
-            if len(cells.flat[here]):
-                yield Listed(cells.flat[here] - first, cells.values[here], cells.missing[here])
+        yield from _batches(file, None, draft, header, digest)
+
+
+def _cells_of(pieces: list[Piece], path: Path, draft: Contents, header: Header) -> Iterator[Listed]:
+    """Those of some pieces of a file; where there are none it is not opened."""
+    for file in opened([path] if pieces else []):
+        check_schema(file.schema_arrow, draft)
+        for piece in pieces:
+            digest = CellDigest()
+            groups = range(*piece.groups)
+            if groups.stop > file.num_row_groups:
+                raise ReleaseFileError(f"expected {groups.stop} groups of rows, got {file.num_row_groups}")
+            yield from _batches(file, list(groups), draft, header, digest)
+            if (digest.hexdigest(), digest.cells) != (piece.sha256, piece.cells):
+                raise ReleaseFileError("expected the cells that its checksum covers, got others")
+
+
+def _batches(
+    file: pq.ParquetFile, groups: list[int] | None, draft: Contents, header: Header, digest: CellDigest
+) -> Iterator[Listed]:
+    for batch in file.iter_batches(CELLS_PER_READ, row_groups=groups, use_threads=False):
+        cells = read_batch(batch, draft.shape)
+        digest.add(cells)
+        check_values(cells, header)
+        yield cells
+
+
+def _between(found: Iterator[Listed], first: int, end: int, room: Room) -> Iterator[Listed]:
+    """Of these cells those at the positions from ``first``, from which they are counted, to before ``end``."""
+    for cells in found:
+        here = slice(*np.searchsorted(cells.flat, (first, end)))
+        room.take(len(cells.flat[here]), CELL, "cells")
+        if len(cells.flat[here]):
+            yield Listed(cells.flat[here] - first, cells.values[here], cells.missing[here])

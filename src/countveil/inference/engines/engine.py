@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.carry import Carry
 from countveil.inference.problem import Problem
 from countveil.inference.settings import Settings
@@ -55,6 +56,13 @@ def engine_named(name: str) -> Engine:
     """The engine of this name; ``auto``, where nobody has resolved it, is the CPU."""
     found: Any = import_module(f"countveil.inference.engines.{'cpu' if name == 'auto' else name}")
     return found
+
+
+def may_stay_unread(release: ReleaseOnDisk, model: Any, engine: str) -> bool:
+    """Whether each process need read no more of a release than its own rows; noise by cell is in the header."""
+    shards = "countveil.inference.engines.sharded.shard"
+    spread = engine in ("mpi", "ray") and import_module(shards).rows_are_apart(model)
+    return spread and release.rho.size <= release.shape[0]
 
 
 def spreads(problem: Problem, engine: str) -> bool:

@@ -2,30 +2,32 @@
 
 A file is a first line, then parts, each after its length in 8 bytes: a header in JSON, the carry of every chain,
 and its running means where not all draws are kept; then a SHA-256 of all that. The one before stays beside it: if
-the newest is damaged, chains go on from there. Nothing in it is executed when it is read, and nothing is allocated
-that the file does not hold.
+the newest is damaged, chains go on from there. Where shards write their rows themselves, these are in files beside
+it that it names (``inference.row_files``): they belong to a checkpoint once it has its name. Nothing in it is
+executed when it is read, and nothing is allocated that the file does not hold.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts.bounded.numpy_files import check_archive
 from countveil.inference.carry import Carry
-from countveil.posterior.runs.run_files import BEFORE, COMING, NEWEST, RunFiles
+from countveil.inference.row_files import ROWS, are_whole, carry_from
+from countveil.posterior.runs.run_files import BEFORE, COMING, NEWEST, RunFiles, is_place_file
 from countveil.runtime.machine import this_machine
 
 MAGIC = b"countveil-checkpoint 1\n"
+_LONGEST_HEADER = 2**20
 
 
 class DamagedCheckpointError(ValueError):
@@ -60,6 +62,29 @@ def write_checkpoint(
         files.rename(newest, before)
     files.rename(coming, newest)
     files.sync()
+    _remove_other_rows(files.place)
+
+
+def _remove_other_rows(place: Path) -> None:
+    """Files of rows that neither checkpoint names: their names begin with the sweep."""
+    found = list(place.glob(f"{ROWS}-*"))
+    if not found:
+        return
+    with suppress(ValueError, KeyError, TypeError):  # a damaged checkpoint: then they stay
+        there = [place / name for name in (NEWEST, BEFORE) if (place / name).exists()]
+        sweeps = {str(read_header(path)["sweep"]) for path in there}
+        for path in found:
+            if path.name.split("-")[1] not in sweeps:
+                path.unlink(missing_ok=True)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, unchecked."""
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise ValueError("another file, or a damaged one")
+        length = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(min(length, _LONGEST_HEADER)))
 
 
 def _parts(header: dict[str, Any], carries: Iterable[Carry]) -> Iterator[bytes]:
@@ -110,7 +135,7 @@ def _read(path: Path) -> Checkpoint:
         parts.append(body[at + 8 : at + 8 + length])
         at += 8 + length
     header = json.loads(bytes(parts[0]))
-    carries = tuple(_carry(bytes(part)) for part in parts[1:])
+    carries = tuple(_carry(bytes(part), path.parent) for part in parts[1:])
     if any(carry.sweep != header["sweep"] for carry in carries):
         raise ValueError("chains that are not in step")
     numbers = [carry.chain for carry in carries]
@@ -129,13 +154,19 @@ def _read(path: Path) -> Checkpoint:
     )
 
 
-def _carry(part: bytes) -> Carry:
-    """The carry, once its arrays are known to be no larger than the file."""
-    with zipfile.ZipFile(io.BytesIO(part)) as archive:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-            raise ValueError("an array that swells")
-        check_archive(archive, len(part))
-    return Carry.from_bytes(part)
+def _carry(part: bytes, place: Path) -> Carry:
+    """The carry; of its rows it is known that they are there."""
+    carry = carry_from(part)
+    if carry.rows is None:
+        return carry
+    if not all(is_place_file(file.path) for file in carry.rows.files):
+        raise ValueError("a name that leads elsewhere")
+    files = tuple(file._replace(path=str(place / file.path)) for file in carry.rows.files)
+    carry = carry._replace(rows=carry.rows._replace(files=files))
+    assert carry.rows is not None
+    if not are_whole(carry.rows):
+        raise ValueError("rows that are lost, or damaged")
+    return carry
 
 
 def warn_of_another_machine(made_by: dict[str, str]) -> None:

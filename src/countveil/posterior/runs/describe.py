@@ -33,6 +33,7 @@ from countveil.posterior.runs.reader import (
     checked_folder,
     damaged,
     first_draws,
+    places_in,
     read_releases,
     root_attributes,
 )
@@ -214,9 +215,16 @@ def _views(
             "shape": [int(n) for n in one["shape"]],
             "axes": [str(axis) for axis in one["axes"]],
             "labelled": [bool(has) for has in one["labelled"]],
-            "data": "plain counts, which are not in the run" if release is None else str(release),
+            "data": str(release) if release is not None else _outside(attributes, view),
         }
     return found
+
+
+def _outside(attributes: Mapping[str, Any], view: str) -> str:
+    place = places_in(attributes).get(f"release_{view}" if view else "release")
+    if place is None:
+        return "plain counts, which are not in the run"
+    return f"the release {visible(str(place['path']))}, which is not in the run"
 
 
 def _guarantees(

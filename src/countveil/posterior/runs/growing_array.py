@@ -1,7 +1,8 @@
 """One array of a run that grows, (chain, draw, ...), and the numbers of its draws.
 
-A draw, or some small ones, are a chunk, and a chunk is a file. What is not yet a whole chunk is held in memory, and
-written all the same whenever the array is brought up to date. The shape in the metadata says how many draws there
+A draw, or some small ones, are a chunk, and a chunk is a file; a large one is cut into blocks of rows, each a chunk
+(``row_writer``). What is not yet a whole chunk is held in memory, and written all the same whenever the array is
+brought up to date. The shape in the metadata says how many draws there
 are: whoever opens the folder sees those, and no zeros in place of others.
 """
 
@@ -11,13 +12,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numcodecs
 import numpy as np
 
+from countveil.posterior.runs.row_writer import CODEC, chunks_along
 from countveil.posterior.runs.run_files import RunFiles
-
-#: With a checksum: a changed byte is noticed when it is read.
-CODEC = numcodecs.Zstd(level=0, checksum=True)
 
 #: Numbers of one chunk of what has one number per draw.
 SCALARS_PER_CHUNK = 4096
@@ -33,15 +31,26 @@ class GrowingArray:
         _, self._together, *self._rest = self._node["chunk_grid"]["configuration"]["chunk_shape"]
         self._dtype = np.dtype(self._node["data_type"]).newbyteorder("<")
         self._filled = [draws] * n_chains
+        grid = [-(-n // size) for n, size in zip(self._node["shape"][2:], self._rest, strict=True)]
+        #: The axis of a draw that is cut into blocks, if one is.
+        self.cut = next((axis for axis, n in enumerate(grid) if n > 1), None)
+        self._blocks = 1 if self.cut is None else grid[self.cut]
         self._open: list[np.ndarray | None] = [None] * n_chains
         for chain in range(n_chains):  # all of it is looked at: zarr would read a lost chunk as zeros
             for number in range(-(-draws // self._together)):
-                self._read(chain, number)
+                for block in range(self._blocks):
+                    self._read(chain, number, block)
         if draws % self._together:
             self._open = [self._read(chain, draws // self._together) for chain in range(n_chains)]
 
     def append(self, chain: int, value: np.ndarray | float) -> None:
         """The next draw of a chain, by its place in the array."""
+        if self.cut is not None:
+            value = np.asarray(value)
+            for number, block in chunks_along(value, self.cut, self._rest[self.cut], self._dtype.str):
+                self._write(chain, self._filled[chain], block, number)
+            self._filled[chain] += 1
+            return
         chunk = self._open[chain]
         if chunk is None:
             chunk = self._open[chain] = np.zeros((self._together, *self._rest), dtype=self._dtype)
@@ -53,6 +62,15 @@ class GrowingArray:
             self._write(chain, self._filled[chain] // self._together - 1, chunk)
             self._open[chain] = None
 
+    @property
+    def chunk(self) -> tuple[int, str]:
+        """Rows of a block, of an array that is cut, and the kind of its numbers."""
+        return self._rest[self.cut or 0], self._dtype.str
+
+    def written(self, chain: int) -> None:
+        """Shards have written the chain's next draw."""
+        self._filled[chain] += 1
+
     def bring_up_to_date(self) -> None:
         """What was appended to every chain is on disk, and the metadata say so."""
         for chain, chunk in enumerate(self._open):
@@ -61,15 +79,18 @@ class GrowingArray:
         self._node["shape"][1] = min(self._filled)
         self._files.write_json(self._path / "zarr.json", self._node)
 
-    def _file(self, chain: int, number: int) -> Path:
-        return self._path.joinpath("c", str(chain), str(number), *["0"] * len(self._rest))
+    def _file(self, chain: int, number: int, block: int) -> Path:
+        place = ["0"] * len(self._rest)
+        if self.cut is not None:
+            place[self.cut] = str(block)
+        return self._path.joinpath("c", str(chain), str(number), *place)
 
-    def _write(self, chain: int, number: int, chunk: np.ndarray) -> None:
-        self._files.write(self._file(chain, number), [CODEC.encode(chunk)])
+    def _write(self, chain: int, number: int, chunk: np.ndarray, block: int = 0) -> None:
+        self._files.write(self._file(chain, number, block), [CODEC.encode(chunk)])
 
-    def _read(self, chain: int, number: int) -> np.ndarray:
+    def _read(self, chain: int, number: int, block: int = 0) -> np.ndarray:
         try:
-            decoded = CODEC.decode(self._file(chain, number).read_bytes())
+            decoded = CODEC.decode(self._file(chain, number, block).read_bytes())
             return np.frombuffer(decoded, self._dtype).reshape(self._together, *self._rest).copy()
         except (OSError, RuntimeError, ValueError) as error:
             raise ValueError(

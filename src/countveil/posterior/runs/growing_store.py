@@ -22,14 +22,16 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.atomic import unfinished
-from countveil.inference.carry import BEFORE, Carry
+from countveil.inference.carry import BEFORE, Carry, is_like
+from countveil.inference.row_files import RowSaver, rows_per_block
 from countveil.inference.settings import COMPLETE, Settings, described_settings
-from countveil.inference.store import kept_of
+from countveil.inference.store import Carries, kept_of
 from countveil.posterior.running_means import ChainMeans
 from countveil.posterior.runs.checkpoint import Checkpoint, write_checkpoint
 from countveil.posterior.runs.growing_array import SCALARS_PER_CHUNK, GrowingArray, number_draws
-from countveil.posterior.runs.packed_release import pack_release
+from countveil.posterior.runs.packed_release import add_releases
 from countveil.posterior.runs.reader import damage_is_told
+from countveil.posterior.runs.row_writer import DrawWriter
 from countveil.posterior.runs.run_files import RunFiles
 from countveil.posterior.runs.running_group import RUNNING, chunks_of, write_running
 from countveil.posterior.runs.schema import OPENING, checksum, present_name
@@ -111,27 +113,56 @@ class GrowingStore:
         for name, value in kept_of(state, chain, self._running).items():
             for array in self._fields[name]:
                 array.append(row, value)
+        self._keep_scalars(row, monitored)
+
+    def _keep_scalars(self, row: int, monitored: dict[str, float]) -> None:
         for name, scalar in monitored.items():
             for array in self._scalars[name]:
                 array.append(row, scalar)
         self._filled[row] += 1
 
+    def row_writer(self, chain: int) -> DrawWriter | None:
+        """What shards write the rows of the chain's next draw with, if its arrays are cut into blocks of rows."""
+        arrays = {name: fields[0] for name, fields in self._fields.items() if fields[0].cut is not None}
+        if not arrays or self._running is not None:
+            return None
+        row = self.chains.index(chain)
+        blocks = {array.chunk[0] for array in arrays.values()}
+        cut = {name: (array.cut or 0, array.chunk[1]) for name, array in arrays.items()}
+        if len(blocks) > 1:
+            return None
+        return DrawWriter(str(self._open_files.root), row, self._filled[row], blocks.pop(), cut)
+
+    def keep_columns(self, chain: int, state: Mapping[str, np.ndarray], monitored: dict[str, float]) -> None:
+        """The rest of a draw whose rows shards have written."""
+        row = self.chains.index(chain)
+        for name, arrays in self._fields.items():
+            for array in arrays:
+                if name in state:
+                    array.append(row, state[name])
+                else:
+                    array.written(row)
+        self._keep_scalars(row, monitored)
+
     def common(self) -> int:
         """Draws that every chain has."""
         return min(self._filled)
 
-    def swept(self, sweep: int, carries: Callable[[], Iterable[Carry]], last: bool) -> bool:
+    def swept(self, sweep: int, carries: Carries, last: bool) -> bool:
         """A checkpoint if it is time, at a signal, and after the last sweep."""
         asked = self.signals.checkpoint or self.signals.stop is not None
         if asked or last or sweep == self.settings.sweeps or time.monotonic() >= self._due:
             self.signals.checkpoint = False
-            self._checkpoint(sweep, carries())
+            self._checkpoint(sweep, carries)
         return self.signals.stop is not None and sweep < self.settings.sweeps
 
-    def stopped(self, carries: Callable[[], Iterable[Carry]] | None) -> None:
+    def stopped(self, carries: Carries | None) -> None:
         """A checkpoint, unless there is one already, or the chains stand in the middle of a sweep."""
-        if carries is not None and (sweep := next(iter(carries())).sweep) > self._sweep:
-            self._checkpoint(sweep, carries())
+        if carries is None:
+            return
+        first = next(carries(RowSaver(str(self._open_files.place))))
+        if first.sweep > self._sweep:
+            self._checkpoint(first.sweep, carries)
 
     def ended(self, stopped: str) -> None:
         """Say why the chains ended; a run at its end is marked complete, with a checksum of it all."""
@@ -147,7 +178,7 @@ class GrowingStore:
         if self._files is not None:
             self._files.close()
 
-    def _checkpoint(self, sweep: int, carries: Iterable[Carry]) -> None:
+    def _checkpoint(self, sweep: int, carries: Carries) -> None:
         began, files = time.monotonic(), self._open_files
         if self._is_new or self.common() > self.saved:  # in burn-in there is nothing else to write
             for array in (a for arrays in (*self._fields.values(), *self._scalars.values()) for a in arrays):
@@ -156,7 +187,8 @@ class GrowingStore:
                 number_draws(files, files.root / group / "draw", self.common())
             files.set_attributes(draws=self.common(), settings=self._described("interrupt"))
             files.sync()
-        write_checkpoint(files, sweep, self.common(), self._elapsed(), carries, self._running_carries(sweep))
+        saver, running = RowSaver(str(files.place)), self._running_carries(sweep)
+        write_checkpoint(files, sweep, self.common(), self._elapsed(), carries(saver), running)
         self._is_new, self._sweep, self.saved, now = False, sweep, self.common(), time.monotonic()
         self._due = now + max(self._between, (now - began) / _SHARE)
 
@@ -219,11 +251,10 @@ def _make_folder(
     """The folder of a new run, all at once, locked."""
     files = None
     try:
-        for group, release in releases.items():
-            tree[group] = xr.DataTree(pack_release(release))
+        packed = add_releases(tree, releases)
         with unfinished(target.parent) as place:
             temporary = place / target.name
-            tree.to_zarr(temporary, mode="w", consolidated=False, encoding=_encoding(tree, releases))
+            tree.to_zarr(temporary, mode="w", consolidated=False, encoding=_encoding(tree, packed))
             files = RunFiles(temporary)
             files.move(target)  # refused where somebody else was quicker
     except BaseException as error:
@@ -241,10 +272,17 @@ def _encoding(tree: xr.DataTree, releases: Iterable[str]) -> dict[str, Any]:
     encoding: dict[str, Any] = {}
     for group in ("posterior", "sample_stats"):
         chunks: dict[str, Any] = {"draw": {"chunks": (SCALARS_PER_CHUNK,)}}
+        rows = json.loads(tree.attrs["dims"])[0]
+        block = _block(tree[group].to_dataset(), rows)
         for name, variable in tree[group].data_vars.items():
-            rest = variable.shape[2:]
-            size = variable.dtype.itemsize * math.prod(rest)
+            rest = [
+                min(n, block) if dim == rows else n
+                for dim, n in zip(variable.dims[2:], variable.shape[2:], strict=True)
+            ]
+            size = variable.dtype.itemsize * math.prod(variable.shape[2:])
             together = max(1, SMALLEST_CHUNK // max(size, 1)) if rest else SCALARS_PER_CHUNK
+            if rest != [*variable.shape[2:]]:
+                together = 1  # shards write chunks of one draw
             chunks[str(name)] = {"chunks": (1, min(together, SCALARS_PER_CHUNK), *rest)}
         encoding[f"/{group}"] = chunks
     if RUNNING in tree.children:
@@ -258,6 +296,13 @@ def _encoding(tree: xr.DataTree, releases: Iterable[str]) -> dict[str, Any]:
     return encoding
 
 
+def _block(group: xr.Dataset, rows: str) -> int:
+    """Rows of a block (``inference.row_files``), by the largest array that has rows; a network's are not cut."""
+    found = [one for one in group.data_vars.values() if one.dims[2:].count(rows) == 1]
+    sizes = [one.dtype.itemsize * math.prod(one.shape[2:]) // one.sizes[rows] for one in found]
+    return rows_per_block(found[0].sizes[rows], max(sizes)) if found else 2**63
+
+
 def _check_like(carries: Sequence[Carry], started: Iterable[Carry]) -> None:
     """Carries from a file have the arrays of this problem: compiled code does not look at their sizes."""
     same = True
@@ -269,15 +314,10 @@ def _check_like(carries: Sequence[Carry], started: Iterable[Carry]) -> None:
         if any(name.startswith(BEFORE) for name in carry.extra):  # stopped in the midst of a relocation
             kept = {f"{BEFORE}{name}": value for name, value in own.state.items()}
             extra = {**extra, **kept, f"{BEFORE}log_likelihood": np.zeros(())}
+        elsewhere = () if carry.rows is None else carry.rows.axes  # shards look at their rows
         for found, expected in ((carry.state, own.state), (carry.extra, extra)):
-            same = same and found.keys() == expected.keys()
-            same = same and all(
-                _is_like(np.asarray(found[name]), np.asarray(expected[name])) for name in expected
-            )
+            here = {name: value for name, value in expected.items() if name not in elsewhere}
+            same = same and found.keys() == here.keys()
+            same = same and all(is_like(found[name], here[name]) for name in here)
     if not same:
         raise ValueError("path: expected a checkpoint of this problem, got one with another state")
-
-
-def _is_like(one: np.ndarray, other: np.ndarray) -> bool:
-    same = one.shape == other.shape and one.dtype.kind == other.dtype.kind
-    return same and not (one.dtype.kind == "f" and bool(np.isnan(one).any()))

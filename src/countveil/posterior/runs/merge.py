@@ -17,6 +17,7 @@ import numpy as np
 
 from countveil.counts.files.atomic import unfinished
 from countveil.inference.carry import Carry
+from countveil.inference.row_files import with_rows
 from countveil.inference.settings import OUTCOMES
 from countveil.posterior.runs.checkpoint import write_checkpoint
 from countveil.posterior.runs.growing_array import CODEC
@@ -58,7 +59,7 @@ def merge_folders(folders: Sequence[Path], target: Path) -> None:
                 settings = runs[0].settings | {
                     "chains": len(places), "seconds": seconds, "interrupted": False,
                 }  # fmt: skip
-                ordered = (carries[number] for number, _, _ in places)
+                ordered = (with_rows(carries[number]) for number, _, _ in places)
                 running = [_running(runs[i], row) for _, i, row in places if runs[i].last.running]
                 write_checkpoint(files, runs[0].last.sweep, runs[0].last.draws, seconds, ordered, running)
                 if running:

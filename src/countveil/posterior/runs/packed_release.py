@@ -1,9 +1,15 @@
-"""The release inside a run: its files as they are, byte by byte, so that its own reader checks them again."""
+"""The release inside a run: its files as they are, byte by byte, so that its own reader checks them again.
+
+A large one that lies on disk is not copied: the run says where it is, and by the checksum of its header which.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,8 +21,12 @@ from countveil.counts.cells.layout import same_arrays
 from countveil.counts.files.atomic import private_file, scratch_folder
 from countveil.counts.files.names import path_below
 from countveil.counts.files.release import read_release
+from countveil.counts.files.rows import read_draft
+from countveil.counts.release_on_disk import ReleaseOnDisk
 
 _NAME = "release.parquet"
+#: Bytes of a release on disk beyond which a run refers to it.
+LARGEST_PACKED = 2**26
 #: Bytes that a missing cell takes where other cells are missing in another release, as both are compared; and, so
 #: that it does not take hours, for each release to compare with.
 _COMPARED, _EACH = 56, 16
@@ -27,7 +37,9 @@ _NAMES = "release{:03}.parquet"
 def pack_release(release: PrivateCounts | CombinedReleases) -> xr.Dataset:
     """A release is one file, or a folder of files where it has many labels: one array of bytes for each."""
     with scratch_folder() as folder:
-        if isinstance(release, CombinedReleases):
+        if isinstance(release, ReleaseOnDisk):
+            _copy_files(release, folder / _NAME)
+        elif isinstance(release, CombinedReleases):
             for i, one in enumerate(release.releases):
                 one.save(folder / _NAMES.format(i))
         else:
@@ -39,6 +51,46 @@ def pack_release(release: PrivateCounts | CombinedReleases) -> xr.Dataset:
         }
         names = [path.relative_to(folder).as_posix() for path in files]
     return xr.Dataset(arrays, attrs={"files": json.dumps(names)})
+
+
+def add_releases(tree: xr.DataTree, releases: Mapping[str, PrivateCounts | CombinedReleases]) -> list[str]:
+    """Put releases into the tree of a run, by the names of their groups: which of them are in it.
+
+    Of large ones that lie on disk its attribute ``elsewhere`` says where and which they are.
+    """
+    elsewhere = {
+        group: {"path": one.path, "sha256": one.sha256}
+        for group, one in releases.items()
+        if isinstance(one, ReleaseOnDisk) and one.n_bytes > LARGEST_PACKED
+    }
+    if elsewhere:
+        tree.attrs["elsewhere"] = json.dumps(elsewhere)
+    packed = [group for group in releases if group not in elsewhere]
+    for group in packed:
+        tree[group] = xr.DataTree(pack_release(releases[group]))
+    return packed
+
+
+def release_at(place: Mapping[str, Any], run: Path, given: Any = None, scratch: Any = None) -> ReleaseOnDisk:
+    """The release that a run refers to: where it was, beside the run, or where it is said to be now."""
+    path, sha256 = place["path"], place["sha256"]
+    if not isinstance(path, str) or not isinstance(sha256, str):
+        raise TypeError("a path and a checksum")
+    tried = [Path(path), run.parent / Path(path).name] if given is None else [Path(given)]
+    for one in tried:
+        if one.exists():
+            return ReleaseOnDisk(one, sha256, scratch)
+    raise FileNotFoundError(f"data: expected the release of this run at {str(tried[0])!r}, got nothing there")
+
+
+def _copy_files(release: ReleaseOnDisk, target: Path) -> None:
+    """As they are: nobody need unpack them."""
+    source = Path(release.path)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*"))
+    else:
+        shutil.copyfile(source, target)
+    read_draft(target, release.sha256)  # not another that has taken its name
 
 
 def unpack_release(packed: xr.Dataset, room: Room) -> PrivateCounts | CombinedReleases:

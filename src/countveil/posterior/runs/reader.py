@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +18,13 @@ import zarr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import Room
 from countveil.counts.files.names import is_plain_name
+from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.settings import stored_settings
 from countveil.posterior.diagnostics.select import selection_of
 from countveil.posterior.runs.checkpoint import read_checkpoint
 from countveil.posterior.runs.checks.chunk import NotOpenedError
 from countveil.posterior.runs.checks.folder import check_folder
-from countveil.posterior.runs.packed_release import size_on_disk, unpack_release
+from countveil.posterior.runs.packed_release import release_at, size_on_disk, unpack_release
 from countveil.posterior.runs.run_files import CHECKPOINT_GROUP, PLACE
 from countveil.posterior.runs.running_group import RUNNING, running_of
 from countveil.posterior.runs.schema import (
@@ -50,7 +52,7 @@ class PosteriorFileError(ValueError):
 #: Letters of an error that say what was found.
 _LONGEST_FOUND = 300
 #: Attributes that a posterior does not have.
-_OF_THE_FILE = ("checksum", "complete", "draws", "chains", "problem")
+_OF_THE_FILE = ("checksum", "complete", "draws", "chains", "problem", "elsewhere")
 
 
 class StoredRun(NamedTuple):
@@ -61,6 +63,8 @@ class StoredRun(NamedTuple):
     model: Any  # None if it is a user's own
     labels: tuple[np.ndarray | None, ...]
     attributes: Mapping[str, Any]
+    #: Releases that it refers to, opened when somebody asks: a stranger may have written any path there.
+    elsewhere: Mapping[str, Callable[[], ReleaseOnDisk]]
 
 
 def read_run(path: str | os.PathLike[str]) -> StoredRun:
@@ -74,7 +78,7 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
         groups = [group for group in release_groups(tree.attrs) if group in tree.children]
         room = Room(sum(size_on_disk(folder / group) for group in groups))
         releases = {group: unpack_release(tree[group].to_dataset(), room) for group in groups}
-        problem = json.loads(tree.attrs.get("problem", "{}"))
+        problem, places = json.loads(tree.attrs.get("problem", "{}")), places_in(tree.attrs)
         tree = _as_fitted(tree)
         attributes = {
             name: json.loads(tree.attrs[name])
@@ -87,7 +91,8 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
         raise
     except Exception as error:
         raise damaged(folder, error) from error
-    return StoredRun(tree, releases, model, labels, attributes)
+    elsewhere = {group: partial(release_at, place, folder) for group, place in places.items()}
+    return StoredRun(tree, releases, model, labels, attributes, elsewhere)
 
 
 def checked_folder(path: str | os.PathLike[str]) -> Path:
@@ -157,6 +162,12 @@ def read_releases(folder: Path, attributes: Mapping[str, Any]) -> dict[str, Priv
                 f"path: expected a whole run, got a damaged release in {str(folder)!r}"
             ) from error
     return found
+
+
+def places_in(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """Where the releases lie that a run refers to, by their groups (``packed_release.release_at``)."""
+    found = json.loads(attributes.get("elsewhere", "{}"))
+    return {group: found[group] for group in release_groups(attributes) if group in found}
 
 
 def root_attributes(folder: Path) -> dict[str, Any]:

@@ -21,11 +21,13 @@ from countveil.posterior.runs.checkpoint import (
     warn_of_another_machine,
 )
 from countveil.posterior.runs.growing_store import GrowingStore
+from countveil.posterior.runs.packed_release import release_at
 from countveil.posterior.runs.reader import (
     PosteriorFileError,
     check_whole,
     checked_folder,
     first_values,
+    places_in,
     read_releases,
     root_attributes,
 )
@@ -93,10 +95,11 @@ class ReopenedRun:
             raise PosteriorFileError("path: expected a whole run, got a damaged one (its scalars)")
         return {name: first_values(place / name, self.checkpoint.draws) for name in names}
 
-    @property
-    def releases(self) -> Mapping[str, PrivateCounts | CombinedReleases]:
-        """Those that were fitted, by their groups."""
-        return read_releases(self.path, self.attributes)
+    def releases(self, data: Any, scratch: Any) -> dict[str, PrivateCounts | CombinedReleases]:
+        """Those that were fitted, by their groups; what lies elsewhere, ``data`` may say where."""
+        places, given = places_in(self.attributes), data if isinstance(data, str | os.PathLike) else None
+        elsewhere = {group: release_at(place, self.path, given, scratch) for group, place in places.items()}
+        return {**read_releases(self.path, self.attributes), **elsewhere}
 
     def store(
         self, settings: Settings, seconds_between: float, running: ChainMeans | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +17,14 @@ from types import TracebackType
 from typing import Any
 
 from countveil.counts.files.atomic import lock_file
+from countveil.inference.row_files import PART, ROWS
 
 #: What is neither draws nor release lies in the folder of an empty array: Zarr warns of strange files in a group,
 #: and does not look at those of an array.
 PLACE = ("checkpoint", "chains")
-LOCK, PART, COMING, NEWEST, BEFORE = PLACE_FILES = ("lock", "part", "coming", "newest", "before")
+LOCK, _, COMING, NEWEST, BEFORE = PLACE_FILES = ("lock", PART, "coming", "newest", "before")
+#: Shards write rows of checkpoints beside these, and what is not yet whole (``inference.row_files``).
+_OF_SHARDS = re.compile(rf"{ROWS}(-[0-9]{{1,20}}){{3}}|{PART}-[0-9]{{1,20}}")
 _GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 _EMPTY_ARRAY = {
     "zarr_format": 3, "node_type": "array", "attributes": {}, "shape": [0], "data_type": "uint8", "fill_value": 0,
@@ -32,6 +36,15 @@ _EMPTY_ARRAY = {
 
 #: The group that readers of draws pass over.
 CHECKPOINT_GROUP = PLACE[0]
+
+
+def is_place_file(name: str) -> bool:
+    """Whether a file may lie where checkpoints are.
+
+    >>> [is_place_file(name) for name in ("newest", "rows-60-0-5243", "part-0", "rows-1", "../part-0")]
+    [True, True, True, False, False]
+    """
+    return name in PLACE_FILES or _OF_SHARDS.fullmatch(name) is not None
 
 
 class RunFiles:

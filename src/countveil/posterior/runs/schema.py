@@ -250,8 +250,14 @@ def _parts(variable: xr.Variable) -> Iterator[bytes]:
     if variable.ndim <= 2:
         yield np.ascontiguousarray(variable.to_numpy(), dtype=little).tobytes()
         return
-    together = max(1, _BYTES_AT_ONCE // max(1, variable[0, :1].nbytes))
+    size = variable.nbytes // (variable.shape[0] * variable.shape[1])  # of a draw
+    together = max(1, _BYTES_AT_ONCE // size)
+    rows = max(
+        1, variable.shape[2] * _BYTES_AT_ONCE // size
+    )  # of a large one, the same bytes in the same order
     for chain in range(variable.shape[0]):
         for start in range(0, variable.shape[1], together):
             some = variable[chain, start : start + together]
-            yield np.ascontiguousarray(some.to_numpy(), dtype=little).tobytes()
+            for row in range(0, some.shape[1], rows if together == 1 else some.shape[1]):
+                part = some if together > 1 else some[:, row : row + rows]
+                yield np.ascontiguousarray(part.to_numpy(), dtype=little).tobytes()

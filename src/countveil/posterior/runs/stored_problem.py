@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.counts.sources.plain_counts import PlainCounts, read_counts
+from countveil.inference.engines.engine import may_stay_unread
 from countveil.inference.problem import Counts, Problem, for_rows_of, make_problem
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
@@ -22,6 +25,7 @@ from countveil.models.unknown_noise import UnknownNoise
 from countveil.posterior.runs.checks.problem import check_state
 from countveil.posterior.runs.schema import describe_model, stored_model
 
+_ON_DISK = "release "
 #: Numbers of a block: 8 MB of int64.
 _BLOCK = 2**20
 
@@ -31,8 +35,13 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
     return {
         "unknown_noise": None if problem.alpha is None else list(problem.alpha.prior),
         "robust": problem.robust,
-        "data": {name: data_hash(view.given) for name, view in problem.views.items()},
+        "data": {name: _identity(view.given) for name, view in problem.views.items()},
     }
+
+
+def _identity(given: Counts) -> str:
+    """By which the data of a run are known again: of a release on disk its own checksum, or it had to be read."""
+    return f"{_ON_DISK}{given.sha256}" if isinstance(given, ReleaseOnDisk) else data_hash(given)
 
 
 def releases_of(problem: Problem) -> dict[str, PrivateCounts | CombinedReleases]:
@@ -50,10 +59,12 @@ def problem_again(
     model: Any,
     data: Any,
     n_bytes: int,
+    engine: str = "cpu",
 ) -> Problem:
     """The problem of a run from its root's attributes, its releases, and what it does not hold.
 
-    ``n_bytes`` it takes on disk: a stranger's model asks for no more memory than a run of that size may.
+    ``n_bytes`` it takes on disk: a stranger's model asks for no more memory than a run of that size may. A release
+    that lies elsewhere stays unread where the ``engine`` spreads its rows.
     """
     told, described = json.loads(attributes["problem"]), json.loads(attributes["model"])
     if isinstance(model, UnknownNoise):
@@ -69,7 +80,10 @@ def problem_again(
     given = _data(told["data"], releases, data, isinstance(own, SharedFactors))
     if isinstance(own, EinsumModel | SharedFactors):
         data_of = given if isinstance(own, SharedFactors) else {"": given}
+        n_bytes += sum(one.n_bytes for one in data_of.values() if isinstance(one, ReleaseOnDisk))
         check_state(own.views, {view: data_of[view].shape for view in own.views}, n_bytes)
+    if isinstance(given, ReleaseOnDisk) and not may_stay_unread(given, own, engine):
+        given.read()
     if own is not model and model is not None:
         again = model if isinstance(own, SharedFactors) else for_rows_of(model, given)
         if again != own:
@@ -77,7 +91,8 @@ def problem_again(
     if told["unknown_noise"] is not None:
         own = UnknownNoise(own, tuple(told["unknown_noise"]))
     method = json.loads(attributes["settings"])["method"]
-    return make_problem(own, given, method, robust=told["robust"])
+    problem = make_problem(own, given, method, robust=told["robust"])
+    return replace(problem, source=given) if isinstance(given, ReleaseOnDisk) else problem
 
 
 def _data(
@@ -97,6 +112,13 @@ def _data(
             raise ValueError(
                 f"{name}data: expected the plain counts of this run, which it does not hold, got none"
             )
+        if told.startswith(_ON_DISK) and kept is not None:
+            if again is not None and not isinstance(kept, ReleaseOnDisk):
+                raise ValueError(
+                    f"{name}data: expected none, because the release is in the run, got {again!r}"
+                )
+            found[view] = kept  # in the run, or checked where it lies
+            continue
         found[view] = kept if again is None and kept is not None else read_counts(again)
         if data_hash(found[view]) != told:
             raise ValueError(f"{name}data: expected the counts that the run was begun with, got others")

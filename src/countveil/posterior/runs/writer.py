@@ -15,7 +15,7 @@ from zarr.storage import LocalStore
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.atomic import new_folder, private_file
 from countveil.counts.files.names import path_below
-from countveil.posterior.runs.packed_release import pack_release
+from countveil.posterior.runs.packed_release import add_releases
 from countveil.posterior.runs.schema import checksum
 
 #: Draws smaller than this share a chunk: a file for each of ten thousand numbers would take minutes.
@@ -39,13 +39,12 @@ def save_run(
         raise FileNotFoundError(f"path: expected a folder to write into, got {str(target.parent)!r}")
     try:
         tree = tree.copy()
-        for group, release in releases.items():
-            tree[group] = xr.DataTree(pack_release(release))
+        packed = add_releases(tree, releases)
         tree.attrs = {**tree.attrs, "checksum": checksum(tree), "complete": 1}
         with new_folder(target) as folder:
             store = StoppableStore(folder)
             try:
-                tree.to_zarr(store, mode="w", consolidated=False, encoding=_encoding(tree, releases))
+                tree.to_zarr(store, mode="w", consolidated=False, encoding=_encoding(tree, packed))
             except BaseException:
                 store.stop()
                 raise

@@ -50,10 +50,10 @@ def open_problem(problem: Problem, settings: Settings) -> ShardedSampler | Chain
     if not spreads_rows(problem):
         whole = WholeProblem(problem, settings)
         return ChainsApart(MpiCrew(lambda rank: whole), problem.state_type, settings.chains)
-    n_rows, size = problem.views[""].data.shape[0], world().Get_size()
-    rows_of_shard(n_rows, 0, size)  # likewise
+    size = world().Get_size()
+    rows_of_shard(check_served(problem), problem.shapes[""], 0, size)  # likewise
     crew = MpiCrew(lambda rank: shard_of(problem, settings, rank, size))
-    return ShardedSampler(crew, check_served(problem), n_rows)
+    return ShardedSampler(crew, problem)
 
 
 class MpiCrew:

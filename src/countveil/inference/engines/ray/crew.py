@@ -12,17 +12,19 @@ from countveil.inference.carry import Carry
 from countveil.inference.engines.cpu.sampler import named_algorithm
 from countveil.inference.engines.sharded.chains_apart import ChainsApart, WholeProblem
 from countveil.inference.engines.sharded.front import ShardedSampler
-from countveil.inference.engines.sharded.shard import Shard, check_served, shard_of, spreads_rows
+from countveil.inference.engines.sharded.shard import Shard, shard_of, spreads_rows
 from countveil.inference.engines.sharded.sockets import SocketCommunicator
 from countveil.inference.problem import Problem
+from countveil.inference.row_files import RowSaver
 from countveil.inference.settings import Settings
 from countveil.inference.store import Store
 from countveil.runtime.machine import this_machine
 from countveil.runtime.shards import ShardLostError
 
 _T = TypeVar("_T")
-#: A state of every chain is fetched so often, from which the shards go on if one of them is lost.
-SECONDS_BETWEEN_STATES = 60.0
+#: A state of every chain is fetched so often, from which the shards go on if one of them is lost; not where
+#: checkpoints come more often, by default every minute.
+SECONDS_BETWEEN_STATES = 90.0
 #: Losses without a finished sweep between them, after which it is not the machines that are at fault.
 MOST_LOSSES = 5
 
@@ -36,15 +38,13 @@ def open_problem(problem: Problem, settings: Settings) -> RaySampler:
     if started_here:
         ray.init(address=settings.address, log_to_driver=False, configure_logging=False)
     shards = settings.shards or max(1, len([node for node in ray.nodes() if node["Alive"]]))
-    n_rows = problem.views[""].data.shape[0]
     front: Callable[[RayCrew], ShardedSampler | ChainsApart]
     # Held by the cluster, so that an actor that is made anew finds its rows there.
     if spreads_rows(problem):
-        model = check_served(problem)
         references = [
             ray.put(shard_of(problem, settings, rank, shards, apart=True)) for rank in range(shards)
         ]
-        front = lambda crew: ShardedSampler(crew, model, n_rows)  # noqa: E731
+        front = lambda crew: ShardedSampler(crew, problem)  # noqa: E731
     else:
         references = [ray.put(WholeProblem(problem, settings))] * shards
         front = lambda crew: ChainsApart(crew, problem.state_type, settings.chains)  # noqa: E731
@@ -184,13 +184,27 @@ class RaySampler:
 
     def keep(self, chain: int, store: Store) -> dict[str, float]:
         """Put the chain's state and its monitored scalars into a store: its next draw. Gives the scalars."""
-        found = self._outlive(lambda: self._shards.draw(chain))
-        store.keep(chain, *found)
-        return found[1]
+        return self._outlive(lambda: self._shards.keep(chain, store))
 
     def carry(self, chain: int) -> Carry:
         """All that the chain needs to go on, copied."""
-        found = self._outlive(lambda: self._shards.carry(chain))
+        return self._noted(self._outlive(lambda: self._shards.carry(chain)))
+
+    def carry_apart(self, chain: int, saver: RowSaver) -> Carry:
+        """The same, with rows in files that the actors write, where they can."""
+        self._fetched = time.monotonic()
+        return self._noted(self._outlive(lambda: self._carry_apart(chain, saver)))
+
+    def _carry_apart(self, chain: int, saver: RowSaver) -> Carry:
+        shards = self._shards
+        return shards.carry_apart(chain, saver) if isinstance(shards, ShardedSampler) else shards.carry(chain)
+
+    def form(self, chain: int) -> Carry:
+        """The carry, rows without numbers."""
+        return self._outlive(lambda: getattr(self._shards, "form", self._shards.carry)(chain))
+
+    def _noted(self, found: Carry) -> Carry:
+        chain = found.chain
         known = self._known[chain]
         if not known or found.sweep > known[-1].sweep:
             self._known[chain] = [*known[-1:], found]

@@ -17,10 +17,10 @@ from countveil.runtime.shards import ThreadShards
 
 def open_problem_in_shards(problem: Problem, settings: Settings, shards: int) -> ShardedSampler:
     """A sampler over so many shards of this process, each with one thread."""
-    model = check_served(problem)
+    check_served(problem)
     one_thread = replace(settings, threads=1)
     crew = ThreadCrew([shard_of(problem, one_thread, rank, shards) for rank in range(shards)])
-    return ShardedSampler(crew, model, problem.views[""].data.shape[0])
+    return ShardedSampler(crew, problem)
 
 
 def open_chains_in_shards(problem: Problem, settings: Settings, shards: int) -> ChainsApart:

@@ -7,10 +7,10 @@ shard draws its rows as one machine would, and all draw the same columns.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,20 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.rows import read_rows
 from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.counts.sources.row_part import row_part
-from countveil.inference.carry import Carry
+from countveil.inference.carry import Carry, RowFile, has_form
 from countveil.inference.engines.cpu.sampler import CpuSampler
 from countveil.inference.observed import Observed, observe
 from countveil.inference.problem import Counts, Problem, View
+from countveil.inference.row_files import (
+    RowSaver,
+    aligned_rows,
+    part_of,
+    rows_per_block,
+    split_rows,
+    with_rows,
+)
 from countveil.inference.settings import Settings
+from countveil.inference.store import RowWriter
 from countveil.models.einsum.model import EinsumModel
 from countveil.runtime.shards import Communicator, ShardWorkers
 
@@ -44,9 +53,15 @@ class RowsOnDisk(NamedTuple):
     """Rows of a release that whoever needs them reads."""
 
     path: str
+    sha256: str
     start: int
     stop: int
     scratch: Path | None = None  # where they are unpacked, if not in memory
+
+    def read(self) -> PrivateCounts:
+        """Without labels: nobody asks a shard for them."""
+        contents = read_rows(self.path, self.start, self.stop, self.scratch, named=False, sha256=self.sha256)
+        return PrivateCounts._from_contents(contents)
 
 
 class Shard(NamedTuple):
@@ -76,8 +91,9 @@ class ShardSampler(CpuSampler):
     def __init__(self, shard: Shard, communicator: Communicator) -> None:
         model, part, method = shard.model, shard.part, shard.method
         if isinstance(part, RowsOnDisk):
-            part = PrivateCounts._from_contents(read_rows(*part))
+            part = part.read()
         self.communicator, self.first_row = communicator, shard.first_row
+        self._axes, self._rows = row_axes(model), (shard.first_row, shard.first_row + part.shape[0])
         released = observe(part)
         observed = observe(part, as_plain=True) if method == "naive" else released
         counted, n_observed = total_of_all(part, communicator)
@@ -85,6 +101,44 @@ class ShardSampler(CpuSampler):
         problem = Problem(model, {"": View(model, part, data, observed, method)}, method)  # type: ignore[arg-type]
         workers = ShardWorkers(shard.threads, communicator, shard.first_row, [row_factor(model)])
         super().__init__(problem, shard.seed, shard.threads, shard.algorithm, workers)
+
+    def load(self, carry: Carry) -> None:
+        """Go on with the chain of a carry, of these rows or in files, from its sweep."""
+        carry = with_rows(carry, *self._rows)
+        if carry.chain in self._chains and not has_form(carry, self._carried(carry.chain)):
+            raise ValueError("path: expected a checkpoint of this problem, got one with another state")
+        self._problem.check_carry(carry)
+        super().load(carry)
+
+    def form(self, chain: int) -> Carry:
+        """The chain's carry without rows."""
+        return part_of(self._carried(chain), self._axes, slice(0))
+
+    def _carried(self, chain: int) -> Carry:
+        """Its carry, not copied."""
+        held = self._chains[chain]
+        return Carry(chain, held.sweep, held.state._asdict(), held.extra)
+
+    def sees(self, path: str) -> bool:
+        """Whether there is such a file where this shard is."""
+        return Path(path).exists()
+
+    def save_rows(self, chain: int, saver: RowSaver) -> tuple[Carry | None, RowFile]:
+        """Write the rows of a checkpoint; all else of the carry, from the first shard, and the file."""
+        rows, others = split_rows(self._carried(chain), self._axes)
+        file = saver.save(rows, *self._rows)
+        return (None if self.communicator.rank else others), file
+
+    def keep_rows(self, chain: int, writer: RowWriter) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """Write the rows of a draw; all else of the state, and what the chain is watched by."""
+        state, scalars = self.state_and_scalars(chain)
+        writer.write({name: state[name] for name in state if name in self._axes}, self.first_row)
+        return {name: value for name, value in state.items() if name not in self._axes}, scalars
+
+    def totals(self) -> tuple[float, int]:
+        """Of all shards: the sum of the true counts, or an estimate, and the number of observed cells."""
+        data: Any = self._problem.views[""].data
+        return data.counted, data.n_observed
 
     def costs(self) -> tuple[int, int]:
         """Bytes that this shard has sent so far, and the most memory that its process has had."""
@@ -99,12 +153,11 @@ def shard_of(problem: Problem, settings: Settings, rank: int, size: int, apart: 
 
     ``apart``: the first shard is elsewhere, too.
     """
-    model, given = check_served(problem), problem.views[""].data
-    start, stop = rows_of_shard(given.shape[0], rank, size)
+    model, given, source = check_served(problem), problem.views[""].data, problem.source
+    start, stop = rows_of_shard(model, given.shape, rank, size)
     part: Counts | RowsOnDisk
-    if (rank or apart) and problem.source is not None:
-        scratch = None if problem.scratch is None else Path(problem.scratch)
-        part = RowsOnDisk(problem.source, start, stop, scratch)
+    if source is not None and (rank or apart or problem.is_unread):
+        part = RowsOnDisk(source.path, source.sha256, start, stop, source.scratch)
     else:
         part = row_part(given, start, stop)
     return Shard(
@@ -120,13 +173,12 @@ def shard_of(problem: Problem, settings: Settings, rank: int, size: int, apart: 
 
 def spreads_rows(problem: Problem) -> bool:
     """Whether rows can be spread over shards: their factor is nobody else's, and the noise is known."""
-    model = problem.model
-    return (
-        problem.alpha is None
-        and isinstance(model, EinsumModel)
-        and model.unfolds
-        and not model.has_tied_factors
-    )
+    return problem.alpha is None and rows_are_apart(problem.model)
+
+
+def rows_are_apart(model: Any) -> bool:
+    """Whether the rows of a model have a factor that is nobody else's."""
+    return isinstance(model, EinsumModel) and model.unfolds and not model.has_tied_factors
 
 
 def check_served(problem: Problem) -> EinsumModel:
@@ -158,36 +210,17 @@ def row_axes(model: EinsumModel) -> dict[str, int]:
     }
 
 
-def rows_of_shard(n_rows: int, rank: int, size: int) -> tuple[int, int]:
-    """The first row of a shard, and the first of the next.
-
-    >>> [rows_of_shard(10, rank, 3) for rank in range(3)]
-    [(0, 3), (3, 6), (6, 10)]
-    """
-    if size > n_rows:
-        raise ValueError(f"shards: expected at most one for each of the {n_rows} rows, got {size}")
-    return n_rows * rank // size, n_rows * (rank + 1) // size
+def rows_of_shard(model: EinsumModel, shape: tuple[int, ...], rank: int, size: int) -> tuple[int, int]:
+    """The first row of a shard, and the first of the next."""
+    return aligned_rows(shape[0], rank, size, block_of(model, shape))
 
 
-def joined(parts: Sequence[Mapping[str, np.ndarray]], axes: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Arrays of all rows, of those that the shards have; what is no row's they have alike."""
-    return {
-        name: np.concatenate([part[name] for part in parts], axis=axes[name]) if name in axes else value
-        for name, value in parts[0].items()
-    }
-
-
-def part_of(arrays: Mapping[str, np.ndarray], axes: Mapping[str, int], rows: slice) -> dict[str, np.ndarray]:
-    """Those of some rows."""
-    return {
-        name: np.asarray(value)[(slice(None),) * axes[name] + (rows,)] if name in axes else value
-        for name, value in arrays.items()
-    }
-
-
-def carry_part(carry: Carry, axes: Mapping[str, int], rows: slice) -> Carry:
-    """What a shard with these rows needs of a carry."""
-    return carry._replace(state=part_of(carry.state, axes, rows), extra=part_of(carry.extra, axes, rows))
+def block_of(model: EinsumModel, shape: tuple[int, ...]) -> int:
+    """Rows of a block: by the size of the rows' factor, in single precision as draws are kept."""
+    spec = model._spec
+    sizes = {**model._sizes, **dict(zip(spec.output, shape, strict=True))}
+    each = math.prod(sizes[letter] for letter in spec.term(row_factor(model)) if letter != spec.output[0])
+    return rows_per_block(shape[0], 4 * each)
 
 
 def total_of_all(part: Counts, shards: Communicator) -> tuple[float, int]:

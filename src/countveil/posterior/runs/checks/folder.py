@@ -19,7 +19,7 @@ from countveil.counts.bounded.room import ReleaseFileError
 from countveil.counts.bounded.within import size_on_disk
 from countveil.kernels.philox import MAX_CHAINS
 from countveil.posterior.runs.checks.chunk import NotOpenedError, check_texts, decoded_size, open_plain
-from countveil.posterior.runs.run_files import PLACE, PLACE_FILES
+from countveil.posterior.runs.run_files import PLACE, is_place_file
 
 #: Of a folder of n bytes this much may be declared: what compresses better is no run.
 _LEAST_ROOM, _EXPANSION = 2**24, 1000
@@ -64,7 +64,7 @@ def check_folder(folder: Path) -> None:
         total += sum(size for name, size in files.items() if name != _CHUNKS)
         node = _metadata(place, files, where)
         if node.get("node_type") == "array":
-            names = {_METADATA, _CHUNKS, *(PLACE_FILES if within == PLACE else ())}
+            names = {_METADATA, _CHUNKS, *(filter(is_place_file, files) if within == PLACE else ())}
             strange = sorted((files.keys() | set(folders)) - names)
             if strange:
                 raise NotOpenedError(f"{strange[0]!r} beside the chunks of an array, {where}")

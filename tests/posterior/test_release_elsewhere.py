@@ -1,0 +1,122 @@
+"""Runs that refer to a large release on disk, and do not hold it."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.counts import ReleaseFileError
+from countveil.counts.release_on_disk import ReleaseOnDisk
+from countveil.inference.engines.engine import may_stay_unread
+from countveil.inference.problem import make_problem
+from countveil.posterior.runs import packed_release
+from countveil.posterior.runs.describe import describe_run
+from goodness_of_fit import SEED
+
+COUNTS = np.random.default_rng(SEED).poisson(2.0, (30, 6))
+MODEL = cv.TopicModel(2)
+SETTINGS = {"sweeps": 20, "thin": 2, "seed": 1, "threads": 1, "progress": False}
+
+
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed_release, "LARGEST_PACKED", 100)
+    path = tmp_path / "release.parquet"
+    cv.simulate_release(COUNTS, epsilon=1, seed=SEED).save(path)
+    return path
+
+
+def draws_of(posterior):
+    return {name: one.to_numpy() for name, one in posterior.tree["posterior"].data_vars.items()}
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_a_large_release_is_not_copied_and_the_run_goes_on(release, tmp_path):
+    run = tmp_path / "run.zarr"
+    cv.fit(MODEL, release, scratch=tmp_path, store=run, **SETTINGS)
+    assert not (run / "release").exists()
+    assert str(release) in str(describe_run(run))
+    loaded = cv.load_posterior(run)
+    assert loaded.release == cv.load_release(release)
+    assert loaded.true_counts(rows=[0]) is not None
+    expected = cv.fit(
+        MODEL, cv.load_release(release), start="plain", **{**SETTINGS, "sweeps": 40, "burn_in": 10}
+    )
+    grown = cv.extend(run, 40, scratch=tmp_path, progress=False, threads=1)
+    assert same(draws_of(grown), draws_of(expected))
+    loaded.save(tmp_path / "again.zarr")
+    assert not (tmp_path / "again.zarr" / "release").exists()
+    assert cv.load_posterior(tmp_path / "again.zarr").release == loaded.release
+
+
+def test_a_small_one_is_copied_as_it_is(release, tmp_path, monkeypatch):
+    monkeypatch.setattr(packed_release, "LARGEST_PACKED", 10**6)
+    run = tmp_path / "run.zarr"
+    cv.fit(MODEL, release, scratch=tmp_path, store=run, **SETTINGS)
+    expected = cv.load_release(release)
+    release.unlink()
+    assert cv.load_posterior(run).release == expected
+    assert cv.extend(run, 30, progress=False).release == expected
+    with pytest.raises(ValueError, match="data: expected none, because the release is in the run"):
+        cv.extend(run, 40, COUNTS, progress=False)
+
+
+def test_a_release_that_has_moved(release, tmp_path):
+    run, moved = tmp_path / "run.zarr", tmp_path / "elsewhere.parquet"
+    cv.fit(MODEL, release, scratch=tmp_path, store=run, **SETTINGS)
+    release.rename(moved)
+    posterior = cv.load_posterior(run)
+    with pytest.warns(UserWarning, match="data: expected the release of this run at"):
+        assert posterior.release is None
+    with pytest.raises(FileNotFoundError, match="data: expected the release of this run at"):
+        cv.extend(run, 30, progress=False)
+    assert cv.extend(run, 30, moved, progress=False).n_draws == 2 * 10
+    # Beside the run, under its old name.
+    (tmp_path / "both").mkdir()
+    run = run.rename(tmp_path / "both" / "run.zarr")
+    moved.rename(tmp_path / "both" / release.name)
+    assert cv.load_posterior(run).release.shape == COUNTS.shape
+
+
+def test_another_release_in_its_place(release, tmp_path):
+    run = tmp_path / "run.zarr"
+    cv.fit(MODEL, release, scratch=tmp_path, store=run, **SETTINGS)
+    cv.simulate_release(COUNTS, epsilon=1, seed=SEED + 1).save(release, overwrite=True)
+    with pytest.raises(ReleaseFileError, match="expected the release that the fit was begun with"):
+        cv.extend(run, 30, progress=False)
+
+
+def test_a_release_on_disk_is_read_when_it_is_needed(release):
+    found, whole = ReleaseOnDisk(release), cv.load_release(release)
+    assert (found.shape, found.axes, found.simulated) == (whole.shape, whole.axes, whole.simulated)
+    assert (found.rho == whole.rho).all()
+    assert not found.plain_rows.any()
+    problem = replace(make_problem(MODEL, found), source=found)
+    assert problem.is_unread
+    assert problem.views[""].observed.row_rho.tolist() == [1.0]
+    assert found.is_unread
+    again = pickle.loads(pickle.dumps(found))
+    assert again.is_unread
+    assert again == whole
+    assert not again.is_unread
+    assert repr(again) == repr(whole)
+
+
+def test_which_releases_stay_unread(release, tmp_path):
+    by_cell = tmp_path / "by_cell.parquet"
+    cv.PrivateCounts(COUNTS, rho=np.linspace(0.5, 1, COUNTS.size).reshape(COUNTS.shape)).save(by_cell)
+    found = ReleaseOnDisk(release)
+    assert [may_stay_unread(found, MODEL, engine) for engine in ("cpu", "cuda", "mpi", "ray")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not may_stay_unread(found, cv.CommunityModel(2), "mpi")
+    assert not may_stay_unread(found, cv.UnknownNoise(MODEL), "mpi")
+    assert not may_stay_unread(ReleaseOnDisk(by_cell), MODEL, "mpi")

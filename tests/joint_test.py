@@ -6,6 +6,9 @@ joint law it started with, exactly, whatever the number of sweeps; and the repli
 two-sample Kolmogorov-Smirnov test of any function of the pair is exact. (Geweke 2004 in the form of replicates;
 ranks throughout, because products of gamma factors have no usable moments.)
 
+Fresh pairs cost much less than sweeps, so that there are four for each replicate: n replicates and 4 n fresh pairs
+have the power of 1.6 n of both.
+
 ``sampler(state, data, key)`` returns the state after; ``functions`` maps a name to f(state, data).
 """
 
@@ -18,6 +21,9 @@ import numpy as np
 from scipy import stats
 
 from countveil.kernels.philox import SweepKey
+
+#: Fresh pairs for each replicate.
+FRESH = 4
 
 
 def joint_pvalues(
@@ -32,11 +38,12 @@ def joint_pvalues(
     """For every function the p-value of "the pair after the sweeps has the law of a fresh pair"."""
     rng = np.random.default_rng(seed)
     after = {name: np.empty(replicates) for name in functions}
-    fresh = {name: np.empty(replicates) for name in functions}
-    for i in range(replicates):
+    fresh = {name: np.empty(FRESH * replicates) for name in functions}
+    for i in range(FRESH * replicates):
         state, data = draw_pair(rng)
         for name, function in functions.items():
             fresh[name][i] = function(state, data)
+    for i in range(replicates):
         # The reference must be independent of what is tested: another pair for the sampler.
         state, data = draw_pair(rng)
         for sweep in range(1, sweeps + 1):

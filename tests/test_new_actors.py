@@ -109,11 +109,11 @@ WRONG = {
     "received forgotten in the exposure": received_forgotten_in_the_exposure,
 }
 # The size at which the wrong samplers are caught.
-FULL = {"replicates": 4000, "sweeps": 4}
+FULL = {"replicates": 2500, "sweeps": 4}
 
 
 def test_joint_law():
-    pvalues = joint_pvalues(draw_actors, sampler, FUNCTIONS, replicates=150, sweeps=3, seed=SEED + 1)
+    pvalues = joint_pvalues(draw_actors, sampler, FUNCTIONS, replicates=100, sweeps=3, seed=SEED + 1)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 

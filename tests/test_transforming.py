@@ -75,9 +75,13 @@ CASES = {
 def test_joint_law(name):
     case = CASES[name]
     pvalues = joint_pvalues(
-        lambda rng: draw_rows(rng, ROWS, *case), sampler, FUNCTIONS, replicates=150, sweeps=3, seed=SEED + 1
+        lambda rng: draw_rows(rng, ROWS, *case), sampler, FUNCTIONS, replicates=100, sweeps=3, seed=SEED + 1
     )
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+#: The size at which noise taken for counts is caught.
+FULL = {"replicates": 2000, "sweeps": 4}
 
 
 @pytest.mark.long
@@ -88,8 +92,7 @@ def test_joint_law_with_many_replicates(name):
         lambda rng: draw_rows(rng, ROWS, *case),
         sampler,
         FUNCTIONS,
-        replicates=20_000,
-        sweeps=4,
+        **FULL,
         seed=SEED + 4,
     )
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
@@ -101,8 +104,7 @@ def test_the_joint_test_catches_noise_taken_for_counts():
         lambda rng: draw_rows(rng, ROWS, 0.4),
         taking_noise_for_counts,
         FUNCTIONS,
-        replicates=3000,
-        sweeps=4,
+        **FULL,
         seed=SEED + 2,
     )
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues

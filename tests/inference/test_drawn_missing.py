@@ -1,5 +1,7 @@
 """Models that do not unfold have their missing counts drawn: tied factors then meet every cell, observed or not."""
 
+from functools import cached_property
+
 import numpy as np
 import pytest
 
@@ -31,12 +33,16 @@ class Seen:
     """One data set, and its chain, made once."""
 
     def __init__(self, values, rho, wrong):
-        self.values = values
-        data = observed(values, rho, missing=MISSING)
-        self.chain = OneChain(MODEL, data, SHAPE)
-        if wrong:  # the tied factor meets observed cells alone, and has the tokens of all
+        self.values, self._rho, self._wrong = values, rho, wrong
+
+    @cached_property
+    def chain(self):
+        data = observed(self.values, self._rho, missing=MISSING)
+        found = OneChain(MODEL, data, SHAPE)
+        if self._wrong:  # the tied factor meets observed cells alone, and has the tokens of all
             seen = exposure_of(data.missing_starts, data.missing_columns, data.width)
-            self.chain.sampler._pairs = MODEL.pair_cells({"": seen}, {"": SHAPE})
+            found.sampler._pairs = MODEL.pair_cells({"": seen}, {"": SHAPE})
+        return found
 
 
 def pair(rho=None, wrong=False):
@@ -52,7 +58,7 @@ def pair(rho=None, wrong=False):
 
 
 #: The size at which the wrong sampler is caught.
-FULL = 1000
+FULL = 650
 
 
 def pvalues_of(draw_pair, replicates=FULL):
@@ -62,7 +68,7 @@ def pvalues_of(draw_pair, replicates=FULL):
     return joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=replicates, sweeps=4, seed=SEED + 1)
 
 
-@pytest.mark.parametrize("replicates", [150, pytest.param(FULL, marks=pytest.mark.long)])
+@pytest.mark.parametrize("replicates", [100, pytest.param(FULL, marks=pytest.mark.long)])
 @pytest.mark.parametrize("rho", [None, 1.0])
 def test_joint_law(rho, replicates):
     pvalues = pvalues_of(pair(rho), replicates)

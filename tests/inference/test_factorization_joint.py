@@ -280,11 +280,11 @@ QUICK = (
 
 @pytest.mark.parametrize("name", QUICK)
 def test_joint_law(name):
-    check(name, replicates=150, sweeps=3, seed=31)
+    check(name, replicates=100, sweeps=3, seed=31)
 
 
 #: The size at which the wrong samplers below are caught, and so the size of the test.
-FULL = {"replicates": 3000, "sweeps": 5}
+FULL = {"replicates": 2000, "sweeps": 5}
 
 
 @pytest.mark.long

@@ -92,11 +92,11 @@ CASES = {
 
 @pytest.mark.parametrize("name", ["inferred", "fixed rate"])
 def test_joint_law(name, pvalues):
-    least, each = pvalues(CASES[name], replicates=150, sweeps=3, seed=51)
+    least, each = pvalues(CASES[name], replicates=100, sweeps=3, seed=51)
     assert least > FALSE_ALARM, each
 
 
-FULL = {"replicates": 3000, "sweeps": 5}
+FULL = {"replicates": 2000, "sweeps": 5}
 
 
 @pytest.mark.long

@@ -158,11 +158,11 @@ QUICK = (
 
 @pytest.mark.parametrize("name", QUICK)
 def test_joint_law(name, pvalues):
-    least, each = pvalues(CASES[name], replicates=150, sweeps=3, seed=41)
+    least, each = pvalues(CASES[name], replicates=100, sweeps=3, seed=41)
     assert least > FALSE_ALARM, each
 
 
-FULL = {"replicates": 3000, "sweeps": 5}
+FULL = {"replicates": 2000, "sweeps": 5}
 
 
 @pytest.mark.long

@@ -19,10 +19,12 @@ from joint_test import joint_pvalues
 ROWS, COLUMNS, TOPICS = 3, 4, 2
 # Shapes of 1 and more keep counts moderate, so that every branch of the samplers is visited.
 MODEL = TopicModel(TOPICS, shape=1.0, rate=0.7)
-# The size at which the wrong samplers below are caught. The long tests run at it; the quick ones show that all
-# goes together, and would see a gross mistake only.
-FULL = {"replicates": 15_000, "sweeps": 8}
-QUICK = {"replicates": 200, "sweeps": 3}
+# The size at which all the wrong samplers below are caught; every algorithm is run at it with data that go through
+# most of its code. Other data take a third, at which grosser mistakes are caught. The quick tests show that all goes
+# together.
+FULL = {"replicates": 10_000, "sweeps": 4}
+THIRD = {"replicates": 3300, "sweeps": 4}
+QUICK = {"replicates": 125, "sweeps": 3}
 
 FUNCTIONS = {
     "theta": lambda state, data: state.theta[0, 0],
@@ -143,6 +145,12 @@ SAMPLERS = {
 }
 
 
+IN_FULL = (
+    "exact", "exact, missing cells", "tokens, crowded rows", "tokens, all visited", "integrated, crowded rows",
+    "integrated, all visited", "own model, missing cells", "plain",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_joint_law(name):
     draw_pair, sampler = SAMPLERS[name]
@@ -154,7 +162,8 @@ def test_joint_law(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_joint_law_with_many_replicates(name):
     draw_pair, sampler = SAMPLERS[name]
-    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **FULL, seed=SEED + 2)
+    size = FULL if name in IN_FULL else THIRD
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **size, seed=SEED + 2)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -173,13 +182,14 @@ class BesselPair:
             # that there is none is left as it is, too.
             return self.draw(rng)
         # The step's noise rates belong to the released value itself, so nothing is clamped here.
-        rates = {"noise_plus": plus, "noise_minus": minus}
-        chain = OneChain(MODEL, signed(x, self.rho), method="bessel", extra=rates)
-        return state, (chain, np.maximum(x, 0))
+        data = Given((signed(x, self.rho), np.maximum(x, 0)))
+        data.rates = {"noise_plus": plus, "noise_minus": minus}
+        return state, data
 
     @staticmethod
     def sampler(state, data, key):
-        return data[0].sweep(state, key)
+        chain = data.chain(lambda seen: OneChain(MODEL, seen, method="bessel", extra=data.rates))
+        return chain.sweep(state, key)
 
 
 def signed(values, rho):
@@ -201,7 +211,8 @@ def test_joint_law_of_the_bessel_method(rho):
 @pytest.mark.parametrize("rho", [0.3, 1.0, 3.0])
 def test_joint_law_of_the_bessel_method_with_many_replicates(rho):
     pair = BesselPair(rho)
-    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, **FULL, seed=SEED + 4)
+    size = FULL if rho == 1.0 else THIRD
+    pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, **size, seed=SEED + 4)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
@@ -214,6 +225,7 @@ def reference(model, change=lambda data: data):
 
 
 with_wrong_noise = reference(MODEL, lambda data: changed(data, row_rho=data.row_rho * 1.3))
+with_half_the_noise = reference(MODEL, lambda data: changed(data, row_rho=data.row_rho * 2))
 with_wrong_prior = reference(TopicModel(TOPICS, shape=1.1, rate=0.7))
 with_a_missing_cell_taken_for_zero = reference(
     MODEL,
@@ -247,21 +259,25 @@ def with_a_wrong_scale_move(state, data, key):
     return MODEL._state(held)
 
 
-WRONG = {
-    "scale move with a wrong power": (release_pair(1.0), with_a_wrong_scale_move),
-    "noise 30 % off": (release_pair(1.0), with_wrong_noise),
-    "prior shape 10 % off": (release_pair(1.0), with_wrong_prior),
+#: What data can make an algorithm do wrong.
+GROSS = {
+    "noise twice as small": (release_pair(1.0), with_half_the_noise),
     "missing taken for zero": (release_pair(1.0, MISSING), with_a_missing_cell_taken_for_zero),
     "integrated with the wrong exposure": (release_pair(1.0), with_the_wrong_exposure),
     "naive": (release_pair(1.0), taking_noise_for_counts),
 }
+WRONG = {
+    "scale move with a wrong power": (release_pair(1.0), with_a_wrong_scale_move),
+    "noise 30 % off": (release_pair(1.0), with_wrong_noise),
+    "prior shape 10 % off": (release_pair(1.0), with_wrong_prior),
+}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["naive", "missing taken for zero"])
-def test_a_tenth_of_the_full_size_catches(name):
-    draw_pair, sampler = WRONG[name]
-    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, replicates=1500, sweeps=4, seed=SEED + 5)
+@pytest.mark.parametrize("name", GROSS)
+def test_a_third_of_the_full_size_catches(name):
+    draw_pair, sampler = GROSS[name]
+    pvalues = joint_pvalues(draw_pair, sampler, FUNCTIONS, **THIRD, seed=SEED + 5)
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
 
 

@@ -25,7 +25,7 @@ NET = CommunityModel(2, shape=1.1, rate=1.2)
 RHO = np.array([np.inf, 0.7, 0.4])
 MISSING = np.array([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0]], dtype=bool)
 # The size at which the wrong samplers below are caught.
-FULL = {"replicates": 6000, "sweeps": 6}
+FULL = {"replicates": 4000, "sweeps": 6}
 
 
 class Seen:
@@ -135,7 +135,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_joint_law(name):
-    pvalues = joint_pvalues(CASES[name], sampler, FUNCTIONS, replicates=150, sweeps=3, seed=SEED + 3)
+    pvalues = joint_pvalues(CASES[name], sampler, FUNCTIONS, replicates=100, sweeps=3, seed=SEED + 3)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 

@@ -25,9 +25,9 @@ PRIOR = {"shape": 1.1, "rate": 1.2}
 STEEP = {"shape": 1.1, "rate": 2.0}
 SWEEPS = 8
 #: Enough for every wrong sampler below to be caught.
-REPLICATES = 2000
+REPLICATES = 1250
 #: Enough for a forgotten exposure.
-FEW = 600
+FEW = 375
 
 
 class Seen(NamedTuple):

@@ -136,24 +136,24 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("missing", [None, MISSING], ids=["complete", "missing"])
 def test_joint_law(missing):
-    pvalues = joint_pvalues(draw_pair(missing), sampler, FUNCTIONS, replicates=150, sweeps=3, seed=SEED + 1)
+    pvalues = joint_pvalues(draw_pair(missing), sampler, FUNCTIONS, replicates=100, sweeps=3, seed=SEED + 1)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
+
+
+#: The size at which the wrong sampler is caught.
+FULL = {"replicates": 1600, "sweeps": 4}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("missing", [None, MISSING], ids=["complete", "missing"])
 def test_joint_law_with_many_replicates(missing):
-    pvalues = joint_pvalues(
-        draw_pair(missing), sampler, FUNCTIONS, replicates=20_000, sweeps=4, seed=SEED + 2
-    )
+    pvalues = joint_pvalues(draw_pair(missing), sampler, FUNCTIONS, **FULL, seed=SEED + 2)
     assert min(pvalues.values()) > FALSE_ALARM / len(FUNCTIONS), pvalues
 
 
 @pytest.mark.long
 def test_the_joint_test_catches_clamped_zeros_taken_for_zeros():
-    pvalues = joint_pvalues(
-        draw_pair(None), taking_clamped_zeros_for_zeros, FUNCTIONS, replicates=2500, sweeps=4, seed=SEED + 3
-    )
+    pvalues = joint_pvalues(draw_pair(None), taking_clamped_zeros_for_zeros, FUNCTIONS, **FULL, seed=SEED + 3)
     assert min(pvalues.values()) < FALSE_ALARM / len(FUNCTIONS), pvalues
 
 

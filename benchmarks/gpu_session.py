@@ -73,7 +73,6 @@ VARIANTS = {
 NETWORK_VARIANTS = {
     "as it is": {},
     "128 threads": {"network_cells": {"THREADS": "128"}},
-    "512 threads": {"network_cells": {"THREADS": "512"}},
     "128 and 80 registers": {"network_cells": {"REGISTERS": "128", "TOKEN_REGISTERS": "80"}},
     "64 and 64 registers": {"network_cells": {"REGISTERS": "64"}},
     "rows by 64 threads": {"network_factors": {"THREADS": "64"}},

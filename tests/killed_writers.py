@@ -27,7 +27,7 @@ from countveil.counts import PrivateCounts, load_release, privatize_to_file
 from countveil.counts.bounded.room import Room
 from countveil.counts.files import folder as release_folder
 from countveil.counts.files import release as release_files
-from countveil.counts.files.atomic import UNFINISHED
+from countveil.counts.files.atomic import UNFINISHED, write_file
 from countveil.posterior.runs import reader, writer
 from countveil.posterior.runs.packed_release import unpack_release
 from countveil.posterior.runs.schema import FORMAT, VERSION
@@ -91,7 +91,7 @@ def csv_is_right(target):
 
 
 def save_picture(target):
-    Sheet(1000, 500).save(target)
+    write_file(target, Sheet(1000, 500).png(), overwrite=True)
 
 
 def picture_is_right(target):

@@ -106,6 +106,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.long
 def test_a_signal_to_one_rank_stops_all_at_a_checkpoint_and_one_process_goes_on(release, expected, tmp_path):
     run = tmp_path / "run.zarr"
     with job(3, *fitted(release, run, "--engine", "mpi")) as running:

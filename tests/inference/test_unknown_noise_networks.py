@@ -127,7 +127,7 @@ NETWORK_FUNCTIONS = {
     "fit": lambda state, data: network_rates(state)[0, 1] - data.release.to_dense()[0, 1],
 }
 # The size at which what is forgotten is caught.
-NETWORK_SIZE = {"replicates": 1600, "sweeps": 4}
+NETWORK_SIZE = {"replicates": 2500, "sweeps": 4}
 
 
 def network_pvalues(name, forgotten=None, seed=4):

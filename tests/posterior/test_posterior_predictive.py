@@ -40,7 +40,7 @@ def fitted(data, model=None, **options):
 ALPHAS = {
     "one alpha": 0.5,
     "by row": np.array([0.7, 0.5, 0.3]),
-    "by cell": np.repeat([0.6, 0.4, 0.5], 3).reshape(3, 3).T,
+    "by cell": np.tile([0.6, 0.4, 0.5], (3, 1)),
 }
 
 

@@ -52,7 +52,7 @@ def dead(parent, name="dead"):
     ("n_times", "n_steps"),
     [
         (1, 2),
-        pytest.param(20, 0, marks=pytest.mark.long),
+        pytest.param(50, 0, marks=pytest.mark.long),
         pytest.param(0, -1, marks=pytest.mark.long, id="every step"),
     ],
 )

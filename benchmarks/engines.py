@@ -38,6 +38,18 @@ class Run:
         return (time.perf_counter() - began) / sweeps
 
 
+def part_of_state(model: Any, state: Any, rows: Any, columns: Any) -> Any:
+    """The state of some rows and columns of a matrix."""
+    chosen = dict(zip(model.output_dims, (rows, columns), strict=True))
+    fields = {}
+    for name, value in state._asdict().items():
+        value = np.asarray(value)
+        for axis, dim in enumerate(model.dims[name]):
+            value = np.take(value, chosen[dim], axis=axis) if dim in chosen else value
+        fields[name] = value.copy()
+    return state._replace(**fields)
+
+
 def side_by_side(runs: dict[str, tuple[Run, int]], threads: int, rounds: int) -> dict[str, float]:
     """Median seconds per sweep over rounds in which every run has its turn, of the given number of sweeps."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}

@@ -2,7 +2,8 @@
 
     python benchmarks/gpu.py --documents documents.npz            # the table
     python benchmarks/gpu.py --documents documents.npz --kernels  # and where the time goes
-    python benchmarks/gpu.py --network network.npz --chains 64    # chains of a network, swept together
+    python benchmarks/gpu.py --network network.npz --chains 64    # chains of a network, swept together (--rate 1: the
+                                                                  # paper's prior)
 
 Needs numpy, scipy, numba-cuda and CuPy. Without documents it takes synthetic ones of the same shape.
 """
@@ -147,7 +148,7 @@ def timed_together(sampler, chains, n):
 
 def measure_network(counts, level, options):
     """One line of the table of networks."""
-    model = CommunityModel(options.communities, directed=not options.undirected, rate=1.0)
+    model = CommunityModel(options.communities, directed=not options.undirected, rate=options.rate)
     data = simulate_release(counts, alpha=float(np.exp(-level)), seed=100) if level else counts
     problem = make_problem(model, data, "exact")
     chains = options.chains

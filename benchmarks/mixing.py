@@ -16,7 +16,7 @@ import countveil as cv
 from countveil.inference.monitor import Monitor
 from countveil.inference.problem import make_problem
 from countveil.runtime.workers import Workers
-from engines import Run
+from engines import Run, part_of_state
 
 N_RATES = 50
 
@@ -30,15 +30,13 @@ def samples_per_sweep(
     values = release.dense_block(0, n_documents)[0]
     commonest = np.sort(np.argsort(-values.sum(axis=0), kind="stable")[:n_words])
     part = cv.PrivateCounts(np.ascontiguousarray(values[:, commonest]), rho=release.rho)
-    started = state._replace(
-        theta=state.theta[:n_documents].copy(), phi=np.ascontiguousarray(state.phi.T[commonest]).T
-    )
+    started = part_of_state(model, state, np.arange(n_documents), commonest)
     # The part has a posterior of its own: without a burn-in towards it, a drift would pass for slow mixing.
     arriving = Run(model, part, "exact", state=started, seed=2)
     with Workers(1) as workers:
         arriving.advance(sweeps, workers)
     started = arriving.state
-    monitor = Monitor(make_problem(model, part))
+    monitor = Monitor(make_problem(model, part), Workers(1))
     rng = np.random.default_rng(0)
     # Random cells among the positive ones: rates of empty cells hardly move.
     picked = rng.choice(len(part.positive.columns), N_RATES, replace=False)

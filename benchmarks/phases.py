@@ -18,8 +18,7 @@ PARTS = {
     "rows": "proposed tokens, and tokens on cells x <= 0",
     "visits": "visited cells",
     "_draw_rows": "gamma draws of both factors",
-    "_add": "sums over rows",
-    "_find_largest": "sums over rows",
+    "_draw_scales": "scales of rows and words",
 }
 
 

@@ -8,6 +8,7 @@ A check gives a p-value, or whether what must be equal is equal; those named "po
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -29,6 +30,7 @@ from countveil.kernels import steps
 from countveil.kernels.philox import SweepKey, open_stream, philox_block
 from countveil.models import CommunityModel, TensorModel, TopicModel
 from countveil.models.einsum import prior
+from countveil.runtime.workers import Workers
 from exact_laws import count_given_release_cdf as count_cdf
 from goodness_of_fit import SEED, discrete_pvalue, fits, rejects
 from inference.one_chain import OneChain, observed, view_of
@@ -42,6 +44,16 @@ if TINY:
 
     take_turns()
 CHECKS = {}
+
+
+@contextlib.contextmanager
+def narrow_laws():
+    """Priors whose laws are the narrow ones."""
+    before, prior.HYPER = prior.HYPER, NARROW
+    try:
+        yield
+    finally:
+        prior.HYPER = before
 
 
 def check(function):
@@ -215,10 +227,10 @@ def draw_pair_of(model, shape, rho, missing):
             )  # fmt: skip
         y = rng.poisson(theta @ phi)
         hidden = rng.random(shape) < missing
-        if rho is None:
-            return state, (y, observed(y, missing=hidden))
-        noise = rng.geometric(1 - np.exp(-rho), shape) - rng.geometric(1 - np.exp(-rho), shape)
-        return state, (y + noise, observed(y + noise, rho=rho, missing=hidden))
+        if rho is not None:
+            y = y + rng.geometric(1 - np.exp(-rho), shape) - rng.geometric(1 - np.exp(-rho), shape)
+        # What is missing is no data: the sampler does not know it.
+        return state, (np.where(hidden, 0, y), observed(y, rho=rho, missing=hidden))
 
     return draw
 
@@ -257,18 +269,17 @@ def joint(model, shape, rho, missing, replicates, seed, sampled=None):
 @check
 def joint_laws():
     """Sweeps leave the joint law of state and data as it was; a wrong shape is noticed."""
-    before, prior.HYPER = prior.HYPER, NARROW
     n = 25 if TINY else 1000
     fixed, inferred = TopicModel(2, shape=1.1, rate=1.3), TopicModel(2, shape=1.1)
-    try:
-        cases = {
-            "fixed prior": (fixed, (3, 4), 0.7, 0.0),
-            "fixed prior, missing": (fixed, (4, 3), 1.5, 0.3),
-            "fixed prior, mostly missing": (fixed, (4, 4), 1.0, 0.7),
-            "inferred means": (inferred, (3, 4), 0.7, 0.0),
-            "inferred means, missing": (inferred, (4, 3), 1.0, 0.3),
-            "inferred means, plain": (inferred, (5, 2), None, 0.0),
-        }
+    cases = {
+        "fixed prior": (fixed, (3, 4), 0.7, 0.0),
+        "fixed prior, missing": (fixed, (4, 3), 1.5, 0.3),
+        "fixed prior, mostly missing": (fixed, (4, 4), 1.0, 0.7),
+        "inferred means": (inferred, (3, 4), 0.7, 0.0),
+        "inferred means, missing": (inferred, (4, 3), 1.0, 0.3),
+        "inferred means, plain": (inferred, (5, 2), None, 0.0),
+    }
+    with narrow_laws():
         for number, (name, case) in enumerate(cases.items()):
             if TINY and name not in ("fixed prior", "inferred means, missing"):
                 continue
@@ -279,8 +290,6 @@ def joint_laws():
             yield "power: joint law, another shape", rejects(p), f"p {p:.2g} ({worst})"
             p, worst = joint(*cases["fixed prior"], n, 31, sampled=TopicModel(2, shape=1.1, rate=1.9))
             yield "power: joint law, another rate", rejects(p), f"p {p:.2g} ({worst})"
-    finally:
-        prior.HYPER = before
 
 
 def problem_of(model, shape, rho, missing=0.0, seed=0):
@@ -368,11 +377,26 @@ def other_factorizations():
 def random_network(model, n, rho, missing, rng, cell_rho=None):
     """A state from the prior and a release given it; cells that are no part of the model are missing."""
     size = model.n_communities
-    theta = rng.gamma(model.shape, 1 / model.rate, (n, size))
-    pi = rng.gamma(model.shape, 1 / model.rate, (size, size))
+    row_mean, block_mean, fields = np.full((n, size), 1 / model.shape), 1 / model.shape, {}
+    if model.rate is not None:
+        row_mean, block_mean = np.full((n, size), 1 / model.rate), 1 / model.rate
+    else:
+        s, t, of_receiving = np.exp(rng.normal(NARROW.log_shape, NARROW.log_shape_sd, 3))
+        scales = rng.gamma(t, 1 / t, n) / rng.gamma(s, 1 / s, n)
+        means = 1 / rng.gamma(NARROW.mean_shape, 1 / NARROW.mean_shape, size)
+        level = rng.gamma(NARROW.level) / rng.gamma(NARROW.level)
+        row_mean, block_mean = scales[:, None] * means / model.shape, level / model.shape
+        fields = {"theta_scale": scales, "theta_mean": means}
+        numbers = {"theta_scale_upper": s, "theta_scale_lower": t, "pi_level": level}
+        if model.directed:
+            fields["receiving"] = rng.gamma(of_receiving, 1 / of_receiving, n)
+            numbers["receiving_shape"] = of_receiving
+        fields |= {name: np.asarray(x) for name, x in numbers.items()}
+    theta, pi = rng.gamma(model.shape, row_mean), rng.gamma(model.shape, block_mean, (size, size))
     if not model.directed:
         pi = np.triu(pi) + np.triu(pi, 1).T
-    y = rng.poisson(theta @ pi @ theta.T)
+    state = model.state_type(theta=theta, pi=pi, **fields)
+    y = rng.poisson(rates_of_network(state))
     hidden = rng.random((n, n)) < missing
     hidden[model.left_out((n, n))] = True
     noise = cell_rho if cell_rho is not None else rho
@@ -381,7 +405,18 @@ def random_network(model, n, rho, missing, rng, cell_rho=None):
             -np.broadcast_to(np.asarray(noise).reshape(-1, 1) if np.ndim(noise) == 1 else noise, (n, n))
         )
         y = y + rng.geometric(stop) - rng.geometric(stop)
-    return model.state_type(theta, pi), y, observed(y, rho=rho, cell_rho=cell_rho, missing=hidden)
+    return state, y, observed(y, rho=rho, cell_rho=cell_rho, missing=hidden)
+
+
+def rates_of_network(state):
+    return state.theta @ state.pi @ state.theta.T * getattr(state, "receiving", 1.0)
+
+
+def seen_of(data):
+    """1 where a cell is observed, 0 where it is missing."""
+    seen = np.ones((data.n_rows, data.width))
+    seen[np.repeat(np.arange(data.n_rows), np.diff(data.missing_starts)), data.missing_columns] = 0
+    return seen
 
 
 def network_problem(model, data):
@@ -405,6 +440,14 @@ NETWORKS = {
     "directed, mostly missing": (CommunityModel(2, shape=1.2, rate=1.1), 0.7, 0.75),
     "undirected": (CommunityModel(2, directed=False, shape=0.8, rate=1.1), 1.0, 0.0),
     "undirected, missing": (CommunityModel(2, directed=False, shape=0.8, rate=1.1), None, 0.2),
+}
+INFERRED_NETWORKS = {
+    "inferred": (CommunityModel(3, shape=0.8), 1.0, 0.0),
+    "inferred, missing": (CommunityModel(2, shape=1.1), 0.7, 0.25),
+    "inferred, mostly missing": (CommunityModel(2, shape=1.1), 0.7, 0.75),
+    "inferred, plain": (CommunityModel(3, shape=0.8), None, 0.1),
+    "inferred, undirected": (CommunityModel(2, directed=False, shape=0.8), 1.0, 0.0),
+    "inferred, undirected, missing": (CommunityModel(3, directed=False, shape=1.1), None, 0.2),
 }
 
 
@@ -439,8 +482,7 @@ def network_factors():
         after = sampler._chains[1].state()
         work = sampler._work
         drawn = device.to_host(work._rows_drawn)[1], device.to_host(work._blocks_drawn)[1]
-        seen = np.ones((n, n))
-        seen[np.repeat(np.arange(n), np.diff(data.missing_starts)), data.missing_columns] = 0
+        seen = seen_of(data)
         theta, pi = factors_again(model, state, seen, *drawn)
         by = after.theta / theta
         same = np.allclose(by, by[:1], rtol=1e-10) and np.allclose(
@@ -454,14 +496,105 @@ def network_factors():
         yield f"tokens agree, {name}", int(tokens[0].sum()) == 2 * int(tokens[1].sum()) > 0, ""
 
 
+def state_again(model, state, seen, drawn, tokens, key, wrong=""):
+    """The state after a sweep, given its gammas of rate 1 and its tokens: rates plainly, by their formulas, and
+    everything that follows by the CPU's own functions. ``wrong`` leaves something out.
+    """
+    held = {name: np.array(value) for name, value in model._hold(state).items()}
+    theta, pi, old = held["theta"], held["pi"], held["theta"].copy()
+    h = held.get("receiving", np.ones(len(theta)))
+    weights = np.ones(len(theta)) if wrong == "receiving in rows" else h
+    of_rows = model.shape / held["theta_scale"][:, None] / held["theta_mean"]
+    for r in range(len(theta)):
+        others = old if wrong == "new rows" else theta
+        met = pi @ ((seen[r] * weights) @ others) + weights[r] * (pi.T @ (seen[:, r] @ others))
+        theta[r] = drawn[0][r] / (of_rows[r] + met)
+    met = theta.T @ seen @ (h[:, None] * theta)
+    if not model.directed:
+        met = np.triu(met + met.T - np.diag(np.diag(met)))
+    pi = drawn[1] / (model.shape / held["pi_level"] + met)
+    held["pi"] = pi if model.directed else np.triu(pi) + np.triu(pi, 1).T
+    if wrong != "the level's move":
+        number, rate = int(tokens[1].sum()), float((pi * met).sum())
+        prior.move_level("pi", model._inferred["pi"], held, number, rate, key, 1)
+    if model.directed:
+        s, met = float(held["receiving_shape"]), (seen * (theta @ held["pi"] @ theta.T)).sum(axis=0)
+        for j in range(len(theta)):
+            row = 2 * prior.ROWS_PER_FACTOR + j
+            h[j] = factors.gamma_of(
+                *key[:3], steps.DEVICE_FACTOR, row, s + tokens[2][j], s + met[j]
+            )  # fmt: skip
+    model._trade_scales(held, key, Workers(1))
+    prior.draw_means(model._inferred, model._is_symmetric, held, key, Workers(1))
+    return model._state(held)
+
+
+def closest(one, other):
+    """The largest relative difference of two states."""
+    return max(float(np.abs(x / y - 1.0).max()) for x, y in zip(one, other, strict=True))
+
+
+@check
+def inferred_network_factors():
+    """A sweep with the inferred prior is what the CPU's functions make of the same gammas and tokens."""
+    n, sweeps = (5, 2) if TINY else (40, 20)
+    cases = dict(INFERRED_NETWORKS)
+    if not TINY:
+        cases |= {
+            "inferred, many communities": (CommunityModel(50, shape=0.3), 1.0, 0.1),
+            "inferred, undirected, many": (CommunityModel(70, directed=False, shape=0.3), 1.0, 0.1),
+        }
+    with narrow_laws():
+        for name, (model, rho, missing) in cases.items():
+            before, y, data = random_network(model, n, rho, missing, np.random.default_rng(SEED + 5))
+            seen, worst = seen_of(data), 0.0
+            sampler = swept_together(network_problem(model, data), [before] * 2, 5, sweeps=0)
+            for sweep in range(1, sweeps + 1):
+                before = sampler._chains[1].state()
+                for chain in range(2):
+                    sampler.sweep(chain)
+                after = sampler._chains[1].state()
+                drawn = [
+                    device.to_host(x)[1] for x in (sampler._work._rows_drawn, sampler._work._blocks_drawn)
+                ]
+                tokens, key = sampler._chains[1].statistics()[""].tokens, SweepKey(np.uint64(5), 1, sweep)
+                again = state_again(model, before, seen, drawn, tokens, key)
+                worst = max(worst, closest(after, again))
+            on_device = isinstance(sampler._chains[1], NetworkChain)
+            yield f"a sweep by the CPU's functions, {name}", on_device and worst < 1e-8, f"within {worst:.2g}"
+            for wrong in ("receiving in rows", "new rows", "the level's move"):
+                if model.directed or wrong != "receiving in rows":
+                    far = closest(after, state_again(model, before, seen, drawn, tokens, key, wrong))
+                    yield f"power: without {wrong}, {name}", far > 1e-5, f"beyond {far:.2g}"
+            total = int(tokens[1].sum())
+            sums = [int(x.sum()) for x in tokens]
+            whole = sums == [2 * total, total, total][: len(sums)]
+            yield f"tokens agree, {name}", whole and (total > 0 or missing > 0.5), ""
+            if model.directed and rho is None:
+                same = np.array_equal(tokens[2], (y * seen).sum(axis=0))
+                yield f"tokens of receiving, {name}", same, ""
+
+
 @check
 def network_sweep():
     """One sweep from one state has the law that the CPU engine's has: tokens, memberships, blocks."""
+    yield from one_sweep_of(NETWORKS, "directed, missing")
+
+
+@check
+def inferred_network_sweep():
+    """The same with the inferred prior, and with all that is inferred."""
+    with narrow_laws():
+        yield from one_sweep_of(INFERRED_NETWORKS, "inferred, missing")
+
+
+def one_sweep_of(cases, tiny):
+    """In the simulator of one case alone."""
     from scipy.stats import ks_2samp
 
     n, chains, times = (4, 100, 1) if TINY else (6, 4000, 3)
-    for name, (model, rho, missing) in NETWORKS.items():
-        if TINY and name != "directed, missing":
+    for name, (model, rho, missing) in cases.items():
+        if TINY and name != tiny:
             continue
         rng = np.random.default_rng(SEED + 7)
         state, _, data = random_network(model, n, rho, missing, rng)
@@ -470,12 +603,14 @@ def network_sweep():
             sampler = swept_together(network_problem(model, data), [state] * chains, 11 + time_)
             for chain in sampler._chains.values():
                 found.append(functions_of_sweep(chain.state(), chain.statistics()[""].tokens))
-        kind = type(model)(
-            model.n_communities, directed=model.directed, shape=model.shape, rate=(4 if TINY else 1.5) * model.rate
-        )  # fmt: skip
+        by = 4 if TINY else 1.5
+        prior_ = (
+            {"shape": model.shape, "rate": by * model.rate} if model.rate else {"shape": by * model.shape}
+        )
+        kind = CommunityModel(model.n_communities, directed=model.directed, **prior_)
         for used, to in ((model, of_cpu), (kind, of_wrong)):
             one = OneChain(used, data, algorithm="cells")
-            for sweep in range(1, 1 + (3000 if TINY else 12_000)):
+            for sweep in range(1, 1 + (800 if TINY else 12_000)):
                 key = SweepKey(np.uint64(3), 0, sweep)
                 after = one.sweep(state, key)
                 to.append(functions_of_sweep(after, one.sampler._chains[0].statistics[""].tokens))
@@ -492,8 +627,7 @@ def network_sweep():
 
 def functions_of_sweep(state, tokens):
     """Numbers in which a sweep may be wrong."""
-    rates = state.theta @ state.pi @ state.theta.T
-    return [*state.theta.ravel(), *state.pi.ravel(), *tokens[0].ravel(), *tokens[1].ravel(), *rates.ravel()]
+    return [x for array in (*state, *tokens, rates_of_network(state)) for x in array.ravel()]
 
 
 @check
@@ -519,12 +653,28 @@ def network_joint():
         yield "power: joint law of a network, another rate", rejects(p), f"p {p:.2g} ({worst})"
 
 
+@check
+def inferred_network_joint():
+    """The same with the inferred prior; another shape is noticed."""
+    n, replicates = (3, 30) if TINY else (5, 1000)
+    with narrow_laws():
+        for number, (name, (model, rho, missing)) in enumerate(INFERRED_NETWORKS.items()):
+            if TINY and name != "inferred, missing":
+                continue
+            p, worst = network_joint_pvalue(model, n, rho, missing, None, replicates, 80 + number)
+            yield f"joint law of a network, {name}", fits(p), f"p {p:.2g} ({worst})"
+        if not TINY:
+            model, wrong = CommunityModel(2, shape=1.1), CommunityModel(2, shape=3.5)
+            p, worst = network_joint_pvalue(model, n, 0.7, 0.2, None, replicates, 90, sampled=wrong)
+            yield "power: joint law of a network, another shape", rejects(p), f"p {p:.2g} ({worst})"
+
+
 def network_joint_pvalue(model, n, rho, missing, cell_rho, replicates, seed, sampled=None):
     held = {}
 
     def pair(rng):
         state, x, data = random_network(model, n, rho, missing, rng, cell_rho)
-        return state, (x, data)
+        return state, (x * seen_of(data), data)  # what is missing is no data: the sampler does not know it
 
     def sampler(state, data, key):
         if held.get("data") is not data:
@@ -539,11 +689,13 @@ def network_joint_pvalue(model, n, rho, missing, cell_rho, replicates, seed, sam
         "last membership": lambda state, data: state.theta[-1, -1],
         "a block": lambda state, data: state.pi[0, 1],
         "a block of its own": lambda state, data: state.pi[1, 1],
-        "product of memberships": lambda state, data: float(np.log(state.theta).sum()),
-        "product of blocks": lambda state, data: float(np.log(state.pi).sum()),
-        "total rate": lambda state, data: (state.theta @ state.pi @ state.theta.T).sum(),
-        "a cell": lambda state, data: (state.theta @ state.pi @ state.theta.T)[0, 1] - max(data[0][0, 1], 0),
+        "total rate": lambda state, data: rates_of_network(state).sum(),
+        "a cell": lambda state, data: rates_of_network(state)[0, 1] - max(data[0][0, 1], 0),
     }
+    for name in model.state_type._fields:
+        functions[f"product of {name}"] = lambda state, data, n=name: float(np.log(getattr(state, n)).sum())
+        if name not in ("theta", "pi"):
+            functions[name] = lambda state, data, n=name: getattr(state, n).reshape(-1)[-1]
     found = joint_pvalues(pair, sampler, functions, replicates=replicates, sweeps=2, seed=SEED + seed)
     worst = min(found, key=found.get)
     return found[worst] * len(found), worst
@@ -553,8 +705,8 @@ def network_joint_pvalue(model, n, rho, missing, cell_rho, replicates, seed, sam
 def network_chains():
     """The same draws alone and with others, after a carry, and whoever is asked first; very many tokens, too."""
     n, sweeps = (4, 2) if TINY else (60, 20)
-    for name, (model, rho, missing) in NETWORKS.items():
-        if TINY and name != "undirected, missing":
+    for name, (model, rho, missing) in (NETWORKS | INFERRED_NETWORKS).items():
+        if TINY and name not in ("undirected, missing", "inferred, missing"):
             continue
         rng = np.random.default_rng(SEED + 9)
         state, _, data = random_network(model, n, rho, missing, rng)
@@ -602,7 +754,11 @@ def network_chains():
 @check
 def network_relocation():
     """Communities are moved in burn-in: a chain that is stopped in the middle of a trial goes on as if it had not been."""
-    model = CommunityModel(2, shape=1.2, rate=1.1)
+    yield from relocation_of_network(CommunityModel(2, shape=1.2, rate=1.1), "fixed")
+    yield from relocation_of_network(CommunityModel(2, shape=1.1), "inferred")
+
+
+def relocation_of_network(model, kind):
     state, _, data = random_network(model, 4, 1.0, 0.1, np.random.default_rng(SEED + 11))
     problem, burn_in = network_problem(model, data), 80  # one trial, from sweep 16 to 56
 
@@ -623,12 +779,12 @@ def network_relocation():
     plain = CudaSampler(problem, 5)
     plain.load(before)
     kept = swept(plain, 1)
-    yield "nothing before a trial", not before.extra, ""
-    same = all(np.array_equal(moved.extra[f"before:{name}"], kept.state[name]) for name in ("theta", "pi"))
-    yield "the state before a trial is kept", same and not equal(moved, kept), ""
+    yield f"nothing before a trial, {kind}", not before.extra, ""
+    same = all(np.array_equal(moved.extra[f"before:{name}"], kept.state[name]) for name in kept.state)
+    yield f"the state before a trial is kept, {kind}", same and not equal(moved, kept), ""
     middle = swept(whole, 5)
     after = swept(whole, 36)
-    yield "resumed within a trial", equal(after, swept(opened(middle), 36)) and not after.extra, ""
+    yield f"resumed within a trial, {kind}", equal(after, swept(opened(middle), 36)) and not after.extra, ""
 
 
 def run(names=None):

@@ -4,14 +4,20 @@ The simulator starts a Python thread for every thread of every block, lets them 
 again and again whether they wait at a barrier: most of its time goes into that. Here the threads are kept for the
 next block, and one runs until it comes to a barrier or its end, then the next one: the other way round after every
 barrier, so that what leans on the order of threads, where a barrier is missing, goes wrong.
+
+Functions of other modules are mended, too. The simulator puts its own ``cuda`` into a module while a function of it
+runs, and takes it out again when the first thread leaves, though others may wait at a barrier within.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numba import cuda
 from numba.cuda.simulator import kernel
 from numba.cuda.simulator.kernelapi import Dim3
 
@@ -71,6 +77,28 @@ class _Turns(kernel.BlockManager):
             running = [thread for thread in reversed(running) if not thread.ended]
 
 
+#: Modules that have the simulator's ``cuda`` in this launch, and what they had.
+_swapped: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
+
+@contextlib.contextmanager
+def _swapped_until_the_end(function: Any, simulated: Any) -> Iterator[None]:
+    """The module of a function has the simulator's ``cuda``, until the launch is over."""
+    is_launch, names = not _swapped, function.__globals__
+    before = {name: value for name, value in names.items() if value is cuda}
+    if is_launch or before:
+        names.update(dict.fromkeys(before, simulated))
+        _swapped.append((names, before))
+    try:
+        yield
+    finally:
+        if is_launch:
+            for names, before in _swapped:
+                names.update(before)
+            _swapped.clear()
+
+
 def take_turns() -> None:
     """From now on."""
     kernel.BlockManager = _Turns
+    kernel.swapped_cuda_module = _swapped_until_the_end

@@ -270,6 +270,41 @@ def test_blocks_of_any_size_on_disk_give_the_same_table(fitted, kind, tmp_path):
     assert len(list(tmp_path.iterdir())) == 4  # nothing else was left
 
 
+def test_parts_by_several_jobs_are_the_table(fitted, tmp_path):
+    posterior, counts = fitted
+    release, settings = (
+        new_release(counts, "much noise, missing cells"),
+        {"sweeps": 2, "burn_in": 3, "progress": False},
+    )
+    release.save(tmp_path / "new.parquet")
+    whole = transform(posterior, release, seed=4, **settings).to_dataframe().reset_index()
+    for n in (1, 3, 41):  # one of 41 parts of 40 rows is empty
+        folder = tmp_path / f"{n}"
+        folder.mkdir()
+        for i in range(1, n + 1):
+            cv.transform_to_file(
+                posterior,
+                tmp_path / "new.parquet",
+                folder / f"{i:02}.parquet",
+                part=(i, n),
+                seed=4,
+                **settings,
+            )
+        found = pd.read_parquet(folder)
+        for column in found:
+            assert (found[column].to_numpy() == whole[column].to_numpy()).all()
+    for part, seed, error, message in (
+        ((0, 3), 1, ValueError, "part: expected"),
+        ((4, 3), 1, ValueError, "part: expected"),
+        (3, 1, TypeError, "part: expected two whole numbers"),
+        ((1, 3), None, ValueError, "seed: expected a number beside part"),
+    ):
+        with pytest.raises(error, match=message):
+            cv.transform_to_file(
+                posterior, release, tmp_path / "no.parquet", part=part, seed=seed, **settings
+            )
+
+
 def test_a_table_is_complete_or_not_there(fitted, tmp_path, monkeypatch):
     posterior, counts = fitted
     release, table = new_release(counts, "mostly missing"), tmp_path / "shares.parquet"

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from countveil.inference.progress import Progress, Watched, shown, unwatched, wa
 from countveil.inference.settings import COMPLETE, Settings, check_seconds
 from countveil.inference.stopping import StoppingRule
 from countveil.inference.store import Draws
+from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.runtime.compilation_news import CompilationNews
 
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from countveil.posterior.running_means import ChainMeans
     from countveil.posterior.runs.growing_store import GrowingStore
     from countveil.posterior.shared import SharedPosterior
+
+
+#: More draws of rows than so are kept only where they are asked for.
+MOST_BYTES_OF_ROWS = 2**34
 
 
 class Watching(NamedTuple):
@@ -77,6 +83,22 @@ def join_shards(engine: Any, threads: int | None) -> int | None:
     return each if threads is None else threads
 
 
+def with_room(settings: Settings, problem: Problem) -> Settings:
+    """The settings, without draws of rows if those would fill a disk."""
+    model, size = problem.model, 0
+    if isinstance(model, EinsumModel) and model._spec.per_axis is not None:
+        size = 4 * model.n_components * problem.shapes[""][0] * settings.chains * settings.kept
+    if size <= MOST_BYTES_OF_ROWS:
+        return settings
+    warnings.warn(
+        f"keep: {settings.chains} x {settings.kept} draws of all rows would take {size / 1e9:.0f} GB, so that "
+        "their means and standard deviations are kept instead, keep='summaries' (docs/long_runs.md); keep='all' "
+        "keeps the draws, keep='columns' those of the columns, and thin= makes them fewer",
+        stacklevel=3,
+    )
+    return replace(settings, keep="summaries")
+
+
 def running_means(problem: Problem, settings: Settings) -> ChainMeans | None:
     """What takes the draws of a fit that does not keep all of them; None for one that does."""
     if settings.keep == "all":
@@ -108,8 +130,12 @@ def run_on_disk(
     rule = watching.rule(store.settings, store.chains, before)
     try:
         with store.signals, CompilationNews().told(watching.progress is True) as news:
-            progress = progress_bar(watching, store.settings, news)
-            stopped = run_into(store, problem, store.settings, progress, rule)
+            if store.signals.stop is not None:  # while the run was opened
+                store.note_settings()
+                stopped = "interrupt"
+            else:
+                progress = progress_bar(watching, store.settings, news)
+                stopped = run_into(store, problem, store.settings, progress, rule)
             if stopped != "interrupt":
                 store.ended(stopped)
     finally:
@@ -195,7 +221,7 @@ def _posterior_on_disk(store: GrowingStore, problem: Problem) -> Posterior | Sha
 
     path, settings = store.path, store.settings
     running = None
-    if settings.keep != "all":
+    if settings.keep != "all" and not store.counts_apart:
         running = read_running(path)  # now: they are those of all draws, and the run may become longer
     draws = partial(_draws_now, path, problem.model, store.saved, root_attributes(path)["settings"], running)
     posterior: Posterior | SharedPosterior
@@ -234,6 +260,11 @@ def _draws_now(path: Path, model: Any, n: int, settings: str, running: Any) -> A
             tree[group].dataset = tree[group].to_dataset().isel(draw=slice(n))
     if running is not None:
         tree["running"].dataset = running
+    elif "running" in tree.children and int(tree["running"]["n_draws"].max()) != n:
+        # Of rows that are spread: nobody had room for them when the run ended.
+        raise ValueError(
+            f"path: expected the run that was fitted, got a longer one in {str(path)!r}: load it anew"
+        )
     tree.attrs["settings"] = settings
     return tree
 

@@ -15,6 +15,7 @@ from countveil.chains_to_posterior import (
     run_in_memory,
     run_on_disk,
     running_means,
+    with_room,
     without_draws,
 )
 from countveil.counts.release_on_disk import ReleaseOnDisk
@@ -108,7 +109,7 @@ def fit(
     chain: int | None = None,
     until: Mapping[str, float] | None = None,
     max_seconds: float | None = None,
-    keep: str = "all",
+    keep: str = "auto",
     scratch: str | os.PathLike[str] | None = None,
 ) -> Posterior | SharedPosterior:
     """Draw from the posterior of ``model`` given released counts, or given plain ones.
@@ -176,7 +177,8 @@ def fit(
         What is kept of the draws. ``"all"``: everything. ``"columns"``: draws of all that does not stand on rows,
         and running means and standard deviations of the rows' shares. ``"summaries"``: running means and standard
         deviations alone, beside the monitored scalars. Where there are many rows this bounds memory and disk;
-        docs/long_runs.md says what can then be asked, and what it assumes.
+        docs/long_runs.md says what can then be asked, and what it assumes. ``"auto"`` is ``"all"``, unless the
+        draws of all rows would take more than 16 GiB: then it is ``"summaries"``, and a warning says so.
     scratch
         For a release that is larger than memory, given by its path: a folder on a disk with room, where it is
         unpacked, and read in every sweep. The draws are those of ``start="plain"`` (docs/long_runs.md).
@@ -193,7 +195,8 @@ def fit(
     threads = join_shards(engine, threads)
     settings = check_settings(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, seed=seed,
-        method=method, engine=engine, threads=threads, algorithm=algorithm, start=start, until=until, keep=keep,
+        method=method, engine=engine, threads=threads, algorithm=algorithm, start=start, until=until,
+        keep="all" if keep == "auto" else keep,
     )  # fmt: skip
     seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
     watching = Watching.checked(progress, max_seconds)
@@ -207,6 +210,8 @@ def fit(
     made = make_problem(model, data if source is None else source, settings.method, labels, robust)
     problem = replace(made, source=source)
     settings = resolved(settings, problem)
+    if keep == "auto":
+        settings = with_room(settings, problem)
     if not problem.is_unread:  # else shards add up what is told
         warn_of_a_prior_that_fights(problem)
     if store is not None:

@@ -83,6 +83,7 @@ def extend(
 ) -> Posterior | SharedPosterior:
     """Make the chains of a run on disk longer: ``sweeps`` is the new total, burn-in stays as it was.
 
+    A total that was too large can be made smaller, down to the sweeps that the run has done: it ends there.
     The draws are, bit by bit, those of one run of that length with the same burn-in. With ``until`` they end
     before, once they are precise enough, as in ``fit``; without it they go to ``sweeps``, also where the run had
     ended at a precision. Everything else is as in ``resume``. A posterior stands for the folder it was fitted into.
@@ -170,7 +171,7 @@ def _go_on(
                 )
             name = engine if isinstance(engine, str) else "ray"
             releases, size = run.releases(data, scratch), size_on_disk(run.path)
-            problem = problem_again(run.attributes, releases, model, data, size, name)
+            problem = problem_again(run.attributes, releases, model, data, size, len(run.chains), name)
             settings = _settings(run, problem, sweeps, until, threads, engine)
             before = run.scalars() if settings.asks_precision else None
             store = run.store(settings, seconds, running_means(problem, settings))
@@ -193,10 +194,17 @@ def _settings(
     if sweeps is None:
         until = {name: value for name, value in precision.items() if value is not None} or None
     else:
-        # A run that was precise enough has ended before.
-        done = run.last.sweep if run.is_complete else given["sweeps"]
+        done = 0 if run.checkpoint is None else run.last.sweep
         if whole_number("sweeps", sweeps, 1) < done:
-            raise ValueError(f"sweeps: expected a new total of at least {done}, got {sweeps}")
+            raise ValueError(
+                f"sweeps: expected a new total of at least {done}, the sweeps that this run has done and keeps, "
+                f"got {sweeps}"
+            )
+        if sweeps <= given["burn_in"]:
+            raise ValueError(
+                f"sweeps: expected a new total above the burn-in of {given['burn_in']}, which stays as it was, got "
+                f"{sweeps}"
+            )
         given["sweeps"] = sweeps
     # Runs of versions without the choice had a plain start.
     given = {"start": "plain", **given}

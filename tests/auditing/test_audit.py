@@ -81,7 +81,8 @@ def test_bad_input():
 
 
 def test_reports_are_plain_values():
-    report = audit(ONE, 10_000)
+    report = audit(Guarantee(12), 10_000)
     assert isinstance(report, AuditReport)
-    assert any("weak" in line for line in str(report).splitlines())  # 10,000 samples notice little
+    # One noisy count in 80,000: 10,000 samples cannot show odds of exp(12), whatever was drawn.
+    assert any("weak" in line for line in str(report).splitlines())
     assert all(isinstance(check.passed, bool) for check in report.checks)

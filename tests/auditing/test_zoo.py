@@ -43,6 +43,7 @@ ZOO = {
     "one cell in 5,000 raw, by chance": (zoo.spared(zoo.one_in(5000)), RAW, MORE),
     "one cell in 5,000 raw, by place": (zoo.spared(zoo.places(lambda i: i % 5000 == 4999)), RAW, MORE),
     "raw beyond a chunk": (zoo.spared(zoo.places(lambda i: i >= 2**15)), RAW, MORE),
+    "raw beyond a column": (zoo.spared(zoo.columns_from(2000)), RAW, MORE),
     "last row of a matrix raw": (zoo.spared(zoo.last_row_of_a_matrix), RAW, FEW),
     "small arrays raw": (zoo.spared(lambda counts: np.full(counts.shape, counts.size <= 4)), RAW, FEW),
     "weak on one cell in 5,000": (zoo.weak_on_one_in_5000, RAW, MORE),

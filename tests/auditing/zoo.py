@@ -93,6 +93,13 @@ def last_row_of_a_matrix(counts):
     return where
 
 
+def columns_from(first):
+    """The cells of a matrix from this column on."""
+    return lambda counts: np.broadcast_to(
+        (counts.ndim == 2) & (np.arange(counts.shape[-1]) >= first), counts.shape
+    )
+
+
 def places(chosen):
     return lambda counts: chosen(np.arange(counts.size)).reshape(counts.shape)
 

@@ -170,7 +170,7 @@ def test_help_loads_nothing_heavy(words):
 
 
 def test_python_m(letters):
-    run = [sys.executable, "-m", "countveil.cli", *command(letters), *declared(letters)]
+    run = [sys.executable, "-m", "countveil", *command(letters), *declared(letters)]
     done = subprocess.run(run, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Wrote" in done.stdout

@@ -243,7 +243,11 @@ def test_a_run_becomes_longer(release, tmp_path, capsys):
     assert main(["resume", str(run)]) == 0, "a finished run is shown"
     assert "2 chains x 30 draws" in capsys.readouterr().out
     assert main(["resume", str(run), "--sweeps", "10"]) == 2
-    assert "sweeps: expected a new total of at least 90, got 10" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert (
+        "sweeps: expected a new total of at least 90, the sweeps that this run has done and keeps, got 10"
+        in error
+    )
     assert main(["resume", str(tmp_path / "no")]) == 2
     assert "expected the folder of a run" in capsys.readouterr().err
 
@@ -296,7 +300,7 @@ def test_files_that_are_not_there_or_something_else(release, tmp_path, capsys):
 
 
 def test_help_and_errors_in_a_process_of_their_own(tmp_path):
-    command = [sys.executable, "-m", "countveil.cli"]
+    command = [sys.executable, "-m", "countveil"]
     for words in (["fit", "--help"], ["fit", "topics", "--help"], ["topics", "--help"], ["demo", "--help"]):
         shown = subprocess.run([*command, *words], capture_output=True, text=True, check=True).stdout
         assert "usage: countveil" in shown

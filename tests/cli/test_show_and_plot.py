@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,7 @@ import xarray as xr
 
 import countveil as cv
 from countveil.cli import main
-from countveil.posterior.runs import describe
+from countveil.posterior import describe
 from countveil.posterior.runs.reader import read_run
 
 WORDS = ["oil", "gas", "日本", "=cmd"]
@@ -55,7 +57,7 @@ def test_a_run_in_words(runs, capsys):
         ": complete\n",
         "Model: TopicModel(n_topics=2, shape=0.1, rate=None)\n",
         "Data: 6 x 4 (row, column), PrivateCounts(6 x 4, epsilon 2 at precision 1",
-        "Chains: 2 chains (number 0, 1), 15 of 15 draws each\n",
+        "Chains: 2 chains (number 0, 1), 15 draws each\n",
         "60 sweeps, burn-in 30, thin 2, seed 1, method exact",
         f"countveil {cv.__version__}",
         "Checkpoints: sweep 60",
@@ -77,17 +79,19 @@ def test_a_run_as_json_has_the_numbers_of_the_posterior(runs, capsys):
     assert 0.5 * on_disk < sum(found["bytes"].values())
 
 
-def test_draws_are_not_read(runs, capsys, monkeypatch):
+def test_large_draws_are_not_read(runs, capsys, monkeypatch):
     def heavy(*_, **__):
-        raise AssertionError("draws were read")
+        raise KeyboardInterrupt("draws were read")
 
     monkeypatch.setattr(xr, "open_datatree", heavy)
+    assert main(["show", str(runs / "topics")]) == 130, "small ones are"
+    monkeypatch.setattr(describe, "_MOST_READ", 1000)
     opened = []
     first_draws = describe.first_draws
     monkeypatch.setattr(
         describe, "first_draws", lambda place, *a: opened.append(place) or first_draws(place, *a)
     )
-    shown(capsys, runs / "topics")
+    assert "Judged by these monitored scalars alone" in shown(capsys, runs / "topics")
     assert {place.parent.name for place in opened} == {"sample_stats"}
 
 
@@ -110,6 +114,27 @@ def test_an_unfinished_run_says_how_far_it_is(unfinished, capsys):
     with pytest.warns(UserWarning, match="unfinished"):
         stats = read_run(unfinished).tree["sample_stats"]
     assert found["scalars"]["total_rate"]["mean"] == pytest.approx(float(stats["total_rate"].mean()))
+
+
+def test_a_run_that_ended_at_its_precision_is_complete(tmp_path, capsys):
+    settings = {"sweeps": 600, "burn_in": 100, "thin": 2, "seed": 1, "progress": False}
+    done = cv.fit(cv.TopicModel(1), [[9, 0], [0, 8]], until={"ess": 30}, store=tmp_path / "run", **settings)
+    text, draws = shown(capsys, tmp_path / "run"), done.n_draws // 2
+    assert f": complete, precise as asked after {100 + 2 * draws} of at most 600 sweeps\n" in text
+    assert f"{draws} draws each\n" in text
+    assert "Settings: at most 600 sweeps" in text
+    assert "NOT COMPLETE" not in text
+
+
+def test_an_unfinished_run_is_told_in_a_line(unfinished, tmp_path):
+    words = ["plot", str(unfinished), "traces", "-o", str(tmp_path / "traces.png")]
+    done = subprocess.run([sys.executable, "-m", "countveil", *words], capture_output=True, text=True)
+    assert done.returncode == 0
+    # Old numcodecs warns while it is imported, in two lines.
+    lines = [line for line in done.stderr.splitlines() if "numcodecs" not in line]
+    assert lines == [
+        f"countveil: unfinished: {str(unfinished)!r} has 10 of 15 draws per chain so far; cv.resume goes on with it"
+    ]
 
 
 def test_a_run_without_draws(unfinished, capsys):

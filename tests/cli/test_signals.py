@@ -11,6 +11,9 @@ import pytest
 
 import countveil as cv
 from countveil.cli import main
+from countveil.posterior import load
+from countveil.posterior.describe import describe_run
+from countveil.posterior.runs import reopened
 from countveil.posterior.runs.checkpoint import read_checkpoint
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="these signals are those of Unix")
@@ -46,7 +49,7 @@ def started(tmp_path):
         options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
         # A session of its own: what is sent to it is not sent to the tests.
         process = subprocess.Popen(
-            [sys.executable, "-m", "countveil.cli", *words],
+            [sys.executable, "-m", "countveil", *words],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options,
         )  # fmt: skip
         begun.append(process)
@@ -114,6 +117,35 @@ def test_what_is_ignored_stays_so(started):
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=300)
     assert sweep_of(run) > 0
+
+
+def test_a_stop_while_a_run_is_opened_keeps_the_new_total(tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run.zarr"
+    cv.fit(cv.TopicModel(2), COUNTS[:5], sweeps=20, seed=1, thin=1, progress=False, store=run)
+    np.savetxt(
+        tmp_path / "counts.csv", COUNTS[:5], "%d", ",", header=",".join(map(str, range(40))), comments=""
+    )
+    words = ["resume", str(run), "--sweeps", "100", "--plain", str(tmp_path / "counts.csv")]
+    opened = reopened.ReopenedRun
+
+    def slow(path):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return opened(path)
+
+    monkeypatch.setattr(reopened, "ReopenedRun", slow)
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert "SIGTERM: stopped at a checkpoint; countveil resume" in capsys.readouterr().err
+    assert "NOT COMPLETE: sweep 20 of 100" in str(describe_run(run))
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    # A run that was not to go on: the command stops, as any does.
+    monkeypatch.setattr(reopened, "ReopenedRun", opened)
+    whole = tmp_path / "whole.zarr"
+    cv.fit(cv.TopicModel(2), COUNTS[:5], sweeps=20, seed=1, thin=1, progress=False, store=whole)
+    monkeypatch.setattr(load, "load_posterior", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    assert main(["resume", str(whole)]) == 128 + signal.SIGTERM
+    assert "countveil: stopped" in capsys.readouterr().err
 
 
 def test_handlers_are_put_back(tmp_path):

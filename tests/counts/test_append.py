@@ -160,3 +160,41 @@ def test_the_format_is_what_the_note_says(tmp_path):
     assert header["cells_sha256"] == "3444951347087b5159c42853cd0d038088a751c7aaa6d3356686334358ca5922"
     assert [float.fromhex(x) for x in header["rho"]["hex"]] == [0.5]
     assert (header["shape"], header["labels"]) == ([2, 3], [["ann", "bo"], COLUMNS])
+
+
+def test_a_release_is_refused_before_others_are_read(tmp_path, monkeypatch):
+    """A stranger's may take a gigabyte out of a kilobyte: an inbox of them must not be held at once."""
+    read = []
+    monkeypatch.setattr(append, "load_release", lambda path: read.append(path) or cv.load_release(path))
+    one("ann").save(tmp_path / "0.parquet")
+    for i in range(1, 4):
+        cv.PrivateCounts([[1, 2, 3]], rho=1, labels=(None, COLUMNS)).save(tmp_path / f"{i}.parquet")
+    with pytest.raises(ValueError, match="expected labels of rows"):
+        stack_files([tmp_path / f"{i}.parquet" for i in range(4)], tmp_path / "all.parquet")
+    assert len(read) == 2
+    with pytest.raises(ValueError, match="expected labels of rows"):
+        cv.append_release(tmp_path / "0.parquet", *[tmp_path / f"{i}.parquet" for i in range(1, 4)])
+    assert len(read) == 4
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one file", "a folder"])
+def test_a_row_of_a_person_is_promised_nothing_as_a_person(many, tmp_path, monkeypatch):
+    """A person may have rows in both releases, and has then the weaker promise, whatever their row says."""
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 3 if many else 1000)
+    path = tmp_path / "study"
+    one("ann", unit="person").save(path)
+    cv.append_release(path, one("bo", epsilon=3, unit="person"))
+    grown = cv.append_release(path, one("cy", epsilon=3, unit="person"))
+    for release in (grown, cv.load_release(path)):
+        assert release.guarantee == cv.Guarantee(3, unit="person")
+        assert release.row_guarantees == (cv.Guarantee(1), cv.Guarantee(3), cv.Guarantee(3))
+        assert release.guarantee_for([0]) == cv.Guarantee(1, unit="person")
+        assert release.guarantee_for([0, 1]) == cv.Guarantee(3, unit="person")
+        assert release.explain().startswith(cv.Guarantee(3, unit="person").explain())
+        assert "up to epsilon 3 at precision 1" in repr(release)
+    again = cv.privatize(
+        np.zeros((3, 3), int), epsilon=1, unit="person", rows=["ann", "bo", "cy"], columns=COLUMNS
+    )
+    both = cv.combine_releases(grown, again)
+    assert both.guarantee == cv.Guarantee(4, unit="person")
+    assert both.row_guarantees == (cv.Guarantee(2), cv.Guarantee(4), cv.Guarantee(4))

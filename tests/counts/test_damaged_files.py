@@ -125,7 +125,7 @@ BAD_HEADERS = [
     ({"shape": [2**40, 2**40]}, "shape"),
     ({"shape": [2**28, 4]}, "expected at most 134,217,728 rows"),
     ({"shape": [4, 4]}, "expected 4 row labels, got 3"),
-    ({"shape": [3, 3]}, "indices within the shape"),
+    ({"shape": [3, 3]}, "pieces one after the other"),
     ({"shape": [3, 5]}, "checksum"),  # all cells fit, but elsewhere
     ({"axes": ["row"]}, "2 axes"),
     ({"axes": ["row", "row"]}, "axes"),
@@ -139,6 +139,7 @@ BAD_HEADERS = [
     ({"labels": ["abc", None]}, "lists of text"),
     ({"rho": {"shape": [], "hex": ["-0x1p+0"]}}, "rho: expected a value above 0"),
     ({"rho": {"shape": [], "hex": ["nan"]}}, "rho: expected a value above 0"),
+    ({"rho": {"shape": [], "hex": ["0x1p-1000"]}}, "rho: expected a value at which noise fits 64 bits"),
     ({"rho": {"shape": [], "hex": ["inf"]}}, "rho: expected noise in some row, got inf for all"),
     ({"rho": {"shape": [], "hex": ["two"]}}, "damaged"),
     ({"rho": {"shape": [], "hex": [1.0]}}, "damaged"),

@@ -33,7 +33,7 @@ RELEASES = {
     "signed": PrivateCounts(SIGNED, alpha=0.37, mask=MASK, keep_negative=True),
     "by row": PrivateCounts(SIGNED, alpha=[0.1, 0.9, 0.1]),
     "by cell": PrivateCounts(SIGNED, alpha=RNG.uniform(0.01, 0.99, SIGNED.shape)),
-    "extreme rho": PrivateCounts(SIGNED, rho=[[1e-300], [5e-324], [1e300]]),
+    "extreme rho": PrivateCounts(SIGNED, rho=[[1e-20], [2.0**-70], [1e300]]),
     "guarantee": PrivateCounts(SIGNED, guarantee=Guarantee("1/3", 7, unit="person")),
     "float epsilon": PrivateCounts(SIGNED, guarantee=Guarantee(0.1)),
     "labels": PrivateCounts(

@@ -324,6 +324,18 @@ def test_a_full_disk_before_the_entry_releases_nothing(ledger_path, enter, monke
     assert spent(ledger_path) == 2
 
 
+def test_a_full_disk_says_that_it_is_the_ledgers(ledger_path, enter, monkeypatch):
+    enter(1)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="ledger: expected to write an entry, got: No space left") as caught:
+        enter(1)
+    assert caught.value.filename == str(ledger_path)
+
+
 def test_a_release_is_not_lost_when_the_ledger_is_full_after_it(enter, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -197,3 +198,27 @@ def test_a_matrix_market_file_says_how_much_there_is(tmp_path, size):
     file.write_text(f"%%MatrixMarket matrix coordinate integer general\n{size}\n1 1 3\n2 2 4\n")
     with pytest.raises(ValueError, match="cannot be read as"):
         privatize(file, epsilon=1)
+
+
+@pytest.mark.parametrize("form", ["array", "graph", "table"])
+def test_floats_of_16_bits_are_counts_like_others(form):
+    """Without a warning, which tests take for an error."""
+    counts = np.array([[2048, 0], [3, 1]], dtype=np.float16)
+    if form == "array":
+        release = cv.privatize(counts, epsilon=1000)
+    elif form == "graph":
+        graph = nx.DiGraph()
+        graph.add_weighted_edges_from([(i, j, counts[i, j]) for i in range(2) for j in range(2)])
+        release = cv.privatize(graph, epsilon=1000, rows=[0, 1], self_loops=True)
+    else:
+        table = pa.table({"a": pa.array(counts[:, 0]), "b": pa.array(counts[:, 1])})
+        release = cv.privatize(table, epsilon=1000, columns=["a", "b"])
+    assert release.to_dense().tolist() == [[2048, 0], [3, 1]]
+    with pytest.raises(ValueError, match="got fractional values"):
+        cv.privatize(np.array([0.5], dtype=np.float16), epsilon=1)
+
+
+def test_a_text_taken_for_a_file_is_not_quoted():
+    with pytest.raises(ValueError, match="got another name; texts come as a list") as caught:
+        cv.privatize("dear ann, i am ill", epsilon=1)
+    assert "ill" not in str(caught.value).replace("will", "")

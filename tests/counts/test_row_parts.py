@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.counts import ReleaseFileError
+from countveil.counts import ReleaseFileError, release_on_disk
 from countveil.counts.files import cells, folder, release, rows, scratch
 from countveil.counts.files.header import read_header, sign_header
 from countveil.counts.files.rows import read_draft, read_rows
 from countveil.counts.files.scratch import is_mapped
 from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.counts.sources.row_part import row_part
 from goodness_of_fit import SEED
 
@@ -124,6 +125,20 @@ def test_another_release_under_the_same_name_is_noticed(in_parts):
         read_rows(path, 0, 5, sha256=seen)
 
 
+def test_a_release_that_is_replaced_while_it_is_read_is_noticed(in_parts, monkeypatch):
+    """It was looked at once, and then read."""
+    path, _ = in_parts
+    seen, read = ReleaseOnDisk(path), release_on_disk.read_release
+
+    def replaced_before(*given, **named):
+        cv.PrivateCounts(NOISY[::-1], rho=1.0, labels=LABELS).save(path, overwrite=True)
+        return read(*given, **named)
+
+    monkeypatch.setattr(release_on_disk, "read_release", replaced_before)
+    with pytest.raises(ReleaseFileError, match="expected the release that the fit was begun with"):
+        seen.read()
+
+
 def changed(path, change):
     """The release says something else of itself, with a right checksum."""
     header = read_header((path / "release.json").read_bytes())
@@ -144,6 +159,10 @@ def changed(path, change):
             lambda pieces: pieces[0].__setitem__(slice(None), [{**pieces[0][0], "groups": [0, 9]}]),
             "groups of rows",
         ),
+        # Cells that only those would see who read all of it.
+        (lambda pieces: pieces[0].pop(), "expected 1 groups of rows, got 2"),
+        (lambda pieces: pieces[0].clear(), "expected 0 groups of rows, got 2"),
+        (lambda pieces: pieces[-2][-1].update(cells=[240, 241]), "one after the other"),
     ],
 )
 def test_pieces_that_are_not_those_of_the_release(in_parts, change, what):

@@ -47,8 +47,9 @@ def simulated(*names):
         ("allocation", "bounds"),
         ("joint_laws",),
         ("network_factors", "network_sweep", "network_joint"),
+        ("inferred_network_factors", "inferred_network_sweep", "inferred_network_joint"),
     ],
-    ids=["counts", "allocation", "joint", "networks"],
+    ids=["counts", "allocation", "joint", "networks", "inferred networks"],
 )
 def test_one_sweep_has_the_right_law_in_the_simulator(names):
     assert simulated(*names) == {}
@@ -186,10 +187,30 @@ def test_which_networks_stay_on_the_device(monkeypatch):
     assert stays()
     assert stays(directed=False)
     assert not stays(self_loops=True)
-    assert not stays(rate=None)
+    assert stays(rate=None)
+    assert stays(rate=None, directed=False)
+    assert not stays(rate=None, self_loops=True)
     assert not stays(n_communities=network_factors.MOST_COMMUNITIES + 1)
     monkeypatch.setattr(network_chains, "MOST_CELLS", 15)
     assert not stays()
+
+
+def test_kernels_of_several_kinds_are_kept_apart():
+    rows = [network_factors.rows_kernel(*kind) for kind in ((False, False), (True, False), (True, True))]
+    blocks = [network_factors.blocks_kernel(kind) for kind in (False, True)]
+    trades = [network_factors.trade_kernel(kind) for kind in (False, True)]
+    kept = {kernel.py_func.__qualname__ for kernel in (*rows, *blocks, *trades)}
+    assert len(kept) == 7
+
+
+def test_what_is_inferred_takes_memory():
+    release = cv.simulate_release(np.arange(16).reshape(4, 4), epsilon=1, seed=0)
+
+    def needed(**options):
+        return serves.needed_bytes(make_problem(cv.CommunityModel(2, **options), release), 64)
+
+    assert needed(rate=1.0) < needed()
+    assert needed(rate=1.0, directed=False) < needed(directed=False)
 
 
 def test_which_factors_stay_on_the_device():

@@ -114,7 +114,8 @@ def test_a_fit_reads_the_release_where_the_actors_are(cluster, tmp_path):
         assert np.array_equal(array, ours["posterior"][name])
 
 
-def test_actors_write_their_rows_and_one_that_is_killed_changes_no_draw(cluster, tmp_path, monkeypatch):
+@pytest.mark.parametrize("keep", ["all", "columns", "summaries"])
+def test_actors_write_their_rows_and_one_that_is_killed_changes_no_draw(keep, cluster, tmp_path, monkeypatch):
     import ray
 
     from countveil.inference.engines.ray import crew
@@ -123,7 +124,7 @@ def test_actors_write_their_rows_and_one_that_is_killed_changes_no_draw(cluster,
     monkeypatch.setattr(packed_release, "LARGEST_PACKED", 100)
     path, run = tmp_path / "release.parquet", tmp_path / "run.zarr"
     cv.simulate_release(counts_of((60, 12)), epsilon=1, seed=SEED).save(path)
-    options = {"sweeps": 20, "thin": 2, "seed": 1, "threads": 1, "progress": False}
+    options = {"sweeps": 20, "thin": 2, "seed": 1, "threads": 1, "progress": False, "keep": keep}
     sweep, killed = crew.RaySampler.sweep, []
 
     def killing(self, chain):
@@ -147,5 +148,7 @@ def test_actors_write_their_rows_and_one_that_is_killed_changes_no_draw(cluster,
     assert not (run / "release").exists()
     assert all(len(carry.rows.files) == 3 for carry in read_checkpoint(run.joinpath(*PLACE)).carries)
     alone = cv.fit(cv.TopicModel(2), cv.load_release(path), **options).tree
-    for name, array in alone["posterior"].data_vars.items():
-        assert np.array_equal(array, ours["posterior"][name])
+    assert ("running" in alone.children) == (keep != "all")
+    for group in alone.children:
+        for name, array in alone[group].data_vars.items():
+            assert np.array_equal(array, ours[group][name]), name

@@ -15,7 +15,7 @@ from countveil.inference.settings import check_settings
 from countveil.inference.store import MemoryStore
 from countveil.models import TensorModel, TopicModel
 from countveil.models.einsum import exposure, prior, scales
-from countveil.runtime.shards import ThreadShards
+from countveil.runtime.shards import ShardWorkers, ThreadShards, _ThreadCommunicator
 from goodness_of_fit import SEED
 from inference.kinds import DATA, MATRIX, MODELS, TENSOR, counts_of
 from inference.plain_sums import plain_sums
@@ -127,6 +127,34 @@ QUICK = [
 @pytest.mark.parametrize(("name", "data", "way"), QUICK)
 def test_draws_do_not_depend_on_the_number_of_shards(name, data, way):
     assert check(name, data, way, (1, 3, 7))
+
+
+@pytest.mark.parametrize(
+    "case", [QUICK[0], *(pytest.param(one, marks=pytest.mark.long) for one in QUICK[1:])]
+)
+def test_columns_that_shards_draw_by_slices_are_those_that_each_draws(case, monkeypatch):
+    slices, gather = [], _ThreadCommunicator.gather_to_all
+
+    def noted(self, values):
+        slices.append(len(values))
+        return gather(self, values)
+
+    monkeypatch.setattr(ShardWorkers, "SHARES_OUT", True)
+    monkeypatch.setattr(_ThreadCommunicator, "gather_to_all", noted)
+    assert check(*case, (1, 3, 7))
+    assert slices
+
+
+def test_columns_are_drawn_by_slices_where_that_is_faster():
+    def decided(shard):
+        workers, out = ShardWorkers(1, shard, 0, ["theta"]), np.zeros((1000, 10))
+        slow = workers._shares_out(1000, out.nbytes, 10**9)  # a second for each row
+        fast = workers._shares_out(1001, out.nbytes, 200)  # 0.2 ms for all of them
+        return slow, fast
+
+    found = ThreadShards(3).run(decided)
+    assert [slow for slow, _ in found] == [True] * 3
+    assert len({fast for _, fast in found}) == 1  # whichever, all agree
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from countveil.posterior.align import matching
 from goodness_of_fit import SEED
 
 RNG = np.random.default_rng(SEED)
@@ -118,3 +119,12 @@ def test_a_topic_that_underflowed_spoils_nothing(plain, with_draws):
     found = with_draws(plain, theta=theta, phi=phi)
     assert np.isfinite(found.topics().weights.to_dataarray()).all()
     assert np.isfinite(found.memberships().to_dataarray()).all()
+
+
+def test_more_components_than_can_be_compared_are_refused(monkeypatch):
+    """Each is compared with each: a stranger's run of a megabyte has 12,000, and took 2.5 GB and hours."""
+    weights = np.eye(4)[None] + 0.1
+    assert matching.align(weights).order.tolist() == [[0, 1, 2, 3]]
+    monkeypatch.setattr(matching, "MOST_MATCHED", 3)
+    with pytest.raises(ValueError, match=r"components: expected at most 3 .* got 4"):
+        matching.align(weights)

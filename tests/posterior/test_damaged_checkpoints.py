@@ -1,6 +1,7 @@
 """What goes wrong on a disk is said clearly, and the last good state stays."""
 
 import errno
+import hashlib
 import io
 import json
 import os
@@ -12,7 +13,7 @@ import pytest
 
 import countveil as cv
 from countveil.inference import row_files
-from countveil.inference.carry import Carry
+from countveil.inference.carry import Carry, RowFile, SpreadRows
 from countveil.inference.engines.cpu import open_problem
 from countveil.inference.problem import make_problem
 from countveil.inference.settings import check_settings
@@ -20,6 +21,7 @@ from countveil.kernels.noise.bessel import bessel
 from countveil.kernels.noise.geometric import draw_count
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.posterior.runs import checkpoint, growing_store, run_files
+from countveil.posterior.runs.growing_array import CODEC
 from countveil.posterior.runs.run_files import RunFiles
 from countveil.runtime import machine
 from countveil.runtime.compiled import compiled
@@ -281,6 +283,48 @@ def test_carries_of_another_problem(run, kind):
     cv.resume(run, progress=False)
 
 
+def in_files(run, carry, axes, n_rows, times=1):
+    """The carry with the first rows of these arrays in a file beside it, which is named so many times."""
+    rows = {name: np.take(carry.state[name], range(n_rows), axis) for name, axis in axes.items()}
+    others = {name: value for name, value in carry.state.items() if name not in axes}
+    content = Carry(carry.chain, carry.sweep, rows, {}).to_bytes()
+    name = f"rows-{carry.sweep}-{carry.chain}-0"
+    (place(run) / name).write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    files = [RowFile(name, i * n_rows, (i + 1) * n_rows, sha256) for i in range(times)]
+    return carry._replace(state=others, rows=SpreadRows(axes, tuple(files)))
+
+
+@pytest.mark.parametrize("axes", [{"theta": 0, "theta_scale": 0}, {"phi": 1, "phi_scale": 0}])
+def test_arrays_in_files_are_those_of_the_problem(run, axes):
+    """Whatever a checkpoint calls rows: compiled code would read, and write, beyond the end of a smaller array."""
+    good = checkpoint.read_checkpoint(place(run)).carries
+    rewritten(run, [in_files(run, carry, axes, 2) for carry in good])
+    with pytest.raises(
+        ValueError, match="path: expected a checkpoint of this problem, got one with another state"
+    ):
+        cv.resume(run, progress=False)
+    length = good[0].state[next(iter(axes))].shape[next(iter(axes.values()))]
+    rewritten(run, [in_files(run, carry, axes, length) for carry in good])
+    cv.resume(run, progress=False)
+
+
+def test_a_file_of_rows_is_named_once(run):
+    """It is read through for every time: a thousand names would take a thousand times as long."""
+    good = checkpoint.read_checkpoint(place(run)).carries
+    rewritten(run, [in_files(run, carry, {"theta": 0}, 6, times=2) for carry in good])
+    with pytest.raises(cv.PosteriorFileError, match="got damaged checkpoints"):
+        cv.resume(run)
+
+
+def test_numbers_of_chains_that_no_stream_has_are_refused(run):
+    """Streams are named by some bits of them: two chains would draw the same."""
+    for group in ("posterior", "sample_stats"):
+        (run / group / "chain" / "c" / "0").write_bytes(CODEC.encode(np.array([0, 2**40], dtype="<i8")))
+    with pytest.raises(cv.PosteriorFileError, match="damaged one"):
+        cv.resume(run)
+
+
 def test_no_links_are_followed(run, tmp_path):
     (tmp_path / "mine").write_text("mine")
     (place(run) / "part").symlink_to(tmp_path / "mine")
@@ -385,6 +429,19 @@ def test_a_run_that_was_stopped_in_a_relocation_goes_on(model, tmp_path, monkeyp
     carries = checkpoint.read_checkpoint(place(run)).carries
     assert any(name.startswith("before:") for carry in carries for name in carry.extra)
     same_draws(cv.resume(run, progress=False), whole)
+
+
+def test_arrays_in_another_order_of_memory_are_brought_into_ours():
+    """Numba would compile everything anew for them."""
+    levels = np.asfortranarray(np.linspace(0.5, 2.0, COUNTS.size).reshape(COUNTS.shape))
+    problem = make_problem(cv.TopicModel(2), cv.PrivateCounts(COUNTS, rho=levels))
+    assert problem.views[""].observed.cell_rho.flags.c_contiguous
+    given = {name: value for name, value in SHORT.items() if name != "progress"}
+    with open_problem(problem, check_settings(**given, method="exact", engine="cpu")) as sampler:
+        sampler.start(0)
+        carry = sampler.carry(0)
+        sampler.load(carry._replace(state={name: np.array(a, order="F") for name, a in carry.state.items()}))
+        assert all(value.flags.c_contiguous for value in sampler.carry(0).state.values())
 
 
 def test_rates_of_noise_of_several_views_are_looked_at():

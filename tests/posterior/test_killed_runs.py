@@ -96,7 +96,7 @@ def run_with_kills(path, case, n_kills, chance):
 
 @pytest.mark.parametrize(
     ("case", "n_kills"),
-    [("exact", 3), ("columns", 2), *(pytest.param(case, 20, marks=pytest.mark.long) for case in CASES)],
+    [("exact", 3), *(pytest.param(case, 20, marks=pytest.mark.long) for case in CASES)],
 )
 def test_killed_at_random_moments(case, n_kills, tmp_path):
     model, data, more = CASES[case]

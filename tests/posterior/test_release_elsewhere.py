@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from countveil.counts import ReleaseFileError
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.engines.engine import may_stay_unread
 from countveil.inference.problem import make_problem
+from countveil.posterior.describe import describe_run
 from countveil.posterior.runs import packed_release
-from countveil.posterior.runs.describe import describe_run
 from goodness_of_fit import SEED
 
 COUNTS = np.random.default_rng(SEED).poisson(2.0, (30, 6))
@@ -120,3 +121,11 @@ def test_which_releases_stay_unread(release, tmp_path):
     assert not may_stay_unread(found, cv.CommunityModel(2), "mpi")
     assert not may_stay_unread(found, cv.UnknownNoise(MODEL), "mpi")
     assert not may_stay_unread(ReleaseOnDisk(by_cell), MODEL, "mpi")
+
+
+@pytest.mark.parametrize("path", [r"\\host\share\release.parquet", "//host/share/release.parquet"])
+def test_no_other_machine_is_asked_because_a_run_says_so(path, tmp_path, monkeypatch):
+    """Windows would sign in there, and tell who the user is."""
+    monkeypatch.setattr(Path, "exists", lambda self: pytest.fail("it was looked for"))
+    with pytest.raises(ValueError, match="data: expected the release of this run, which lies on another"):
+        packed_release.release_at({"path": path, "sha256": "0" * 64}, tmp_path / "run.zarr")

@@ -183,10 +183,26 @@ def test_extended_it_is_one_run_of_that_length(case, tmp_path, stop_after):
     same_draws(cv.load_posterior(run), whole)
 
 
+def test_a_total_can_be_made_smaller_down_to_what_was_done(tmp_path, stop_after):
+    run = tmp_path / "run.zarr"
+    stop_after(4)
+    with pytest.raises(KeyboardInterrupt):
+        cv.fit(cv.TopicModel(2), RELEASE, store=run, **{**SHORT, "sweeps": 100})
+    with pytest.raises(ValueError, match=r"sweeps: expected a new total above the burn-in of 10, .*, got 7"):
+        cv.extend(run, 7)
+    stop_after(17)
+    with pytest.warns(UserWarning, match="interrupted: 2 of 15 draws"):
+        cv.extend(run, 55)
+    stop_after(None)
+    with pytest.raises(ValueError, match=r"sweeps: expected a new total of at least 17, .*, got 16"):
+        cv.extend(run, 16)
+    same_draws(cv.extend(run, 30), cv.fit(cv.TopicModel(2), RELEASE, **SHORT))
+
+
 def test_what_cannot_be_extended(tmp_path):
     run = tmp_path / "run.zarr"
     cv.fit(cv.TopicModel(2), RELEASE, store=run, **SHORT)
-    with pytest.raises(ValueError, match="sweeps: expected a new total of at least 30, got 20"):
+    with pytest.raises(ValueError, match=r"sweeps: expected a new total of at least 30, .*, got 20"):
         cv.extend(run, 20)
     with pytest.raises(ValueError, match="sweeps: expected a whole number >= 1, got 'x'"):
         cv.extend(run, "x")

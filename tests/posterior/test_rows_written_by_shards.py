@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.chains_to_posterior import without_draws
+from countveil.chains_to_posterior import running_means, without_draws
 from countveil.inference import row_files
 from countveil.inference.chains import run_into
 from countveil.inference.engines.sharded.front import ShardedSampler
@@ -40,14 +40,14 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(growing_store, "_SHARE", np.inf)
 
 
-def stored(case, path, shards=None, sweeps=10, stop_after=None):
+def stored(case, path, shards=None, sweeps=10, stop_after=None, chains=(0, 1), **options):
     """A run into a folder, by one process or by shards."""
     name, data, way = case
     model, shape = SERVED[name]
     problem = make_problem(model, DATA[data](counts_of(shape)))
-    settings = settings_of(way, thin=2, sweeps=sweeps, burn_in=2)
-    new = partial(without_draws, problem, settings, range(2))
-    store = GrowingStore(path, settings, range(2), 0.0, new)
+    settings = settings_of(way, thin=2, sweeps=sweeps, burn_in=2, **options)
+    new = partial(without_draws, problem, settings, chains)
+    store = GrowingStore(path, settings, chains, 0.0, new, running=running_means(problem, settings))
     return run(store, problem, settings, shards, stop_after)
 
 
@@ -88,7 +88,8 @@ def arrays_of(path):
     tree = cv.load_posterior(path).tree
     return {
         f"{group}/{name}": one.to_numpy()
-        for group in ("posterior", "sample_stats")
+        for group in ("posterior", "sample_stats", "running")
+        if group in tree.children
         for name, one in tree[group].data_vars.items()
     }
 
@@ -97,7 +98,13 @@ def same(one, two):
     return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[name for name, _, _ in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case[0], marks=[] if case[0] == "topics" else [pytest.mark.long])
+        for case in CASES
+    ],
+)
 def test_the_run_is_that_of_one_process(case, tmp_path):
     expected = stored(case, tmp_path / "alone")
     last = read_checkpoint(expected.joinpath(*PLACE))
@@ -124,7 +131,7 @@ def resumed(path, shards, monkeypatch):
     return path
 
 
-@pytest.mark.parametrize("shards", [None, 2, 7])
+@pytest.mark.parametrize("shards", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (None, 7))])
 def test_a_run_that_was_killed_goes_on_with_another_number_of_shards(shards, tmp_path, monkeypatch):
     expected = stored(CASES[0], tmp_path / "alone")
     killed = stored(CASES[0], tmp_path / "killed", 3, stop_after=5)
@@ -152,7 +159,7 @@ def test_a_crash_between_rows_and_checkpoint_leaves_the_last_good_state(tmp_path
     assert same(arrays_of(resumed(tmp_path / "killed", 2, monkeypatch)), arrays_of(expected))
 
 
-@pytest.mark.parametrize("damage", ["lost", "changed"])
+@pytest.mark.parametrize("damage", ["changed", pytest.param("lost", marks=pytest.mark.long)])
 def test_damaged_rows_of_a_checkpoint_are_those_of_the_one_before(damage, tmp_path, monkeypatch):
     expected = stored(CASES[0], tmp_path / "alone")
     killed = stored(CASES[0], tmp_path / "killed", 3, stop_after=6)

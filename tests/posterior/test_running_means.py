@@ -308,6 +308,23 @@ def test_damaged_running_means_are_found(tmp_path):
         means.load(0, found.running[0])
 
 
+def test_many_draws_of_many_rows_are_not_kept_unless_somebody_asks(tmp_path, monkeypatch):
+    options = {**SHORT, "sweeps": 66}
+    size = 4 * 3 * len(MATRIX) * 2 * 3  # bytes of the rows' draws
+    monkeypatch.setattr("countveil.chains_to_posterior.MOST_BYTES_OF_ROWS", size)
+    assert "theta" in cv.fit(cv.TopicModel(3), RELEASE, **options).tree["posterior"]
+    monkeypatch.setattr("countveil.chains_to_posterior.MOST_BYTES_OF_ROWS", size - 1)
+    with pytest.warns(UserWarning, match="keep: 2 x 3 draws of all rows would take .* keep='summaries'"):
+        found = cv.fit(cv.TopicModel(3), RELEASE, store=tmp_path / "run.zarr", **options)
+    same_run(found, cv.fit(cv.TopicModel(3), RELEASE, keep="summaries", **options))
+    assert cv.resume(tmp_path / "run.zarr", progress=False).tree["running"]["n_draws"].max() == 3
+    for other in (
+        cv.fit(cv.TopicModel(3), RELEASE, keep="all", **options),
+        cv.fit(cv.CommunityModel(3), NETWORK, **options),
+    ):
+        assert "running" not in other.tree.children
+
+
 def test_by_the_command(tmp_path, capsys):
     RELEASE.save(tmp_path / "release.parquet")
     run, table, shares = (str(tmp_path / name) for name in ("run.zarr", "topics.csv", "shares.csv"))

@@ -86,6 +86,20 @@ def test_totals_agree_where_the_model_is_right(fitted):
     assert str(totals).endswith("by the fit.")
 
 
+def test_totals_say_which_cells_they_leave_out():
+    counts = np.random.default_rng(SEED).poisson(3.0, (12, 12))
+    release = cv.simulate_release(counts, epsilon=2, seed=1)
+    totals = cv.fit(cv.CommunityModel(1), release, sweeps=60, **QUIETLY).totals()
+    assert totals.left_out == 12
+    told = "Counts in all (without the 12 cells that the model leaves out, which release.total() has): "
+    assert str(totals).startswith(told)
+    diagonal = release.hide(~np.eye(12, dtype=bool)).total()
+    assert totals.release + diagonal == pytest.approx(release.total())
+    whole = cv.fit(cv.CommunityModel(1, self_loops=True), release, sweeps=60, **QUIETLY).totals()
+    assert whole.release == release.total()
+    assert str(whole).startswith("Counts in all: ")
+
+
 def test_totals_tell_of_bursts():
     counts, _ = zipf(mean=12.0)
     bursts = 6 * counts

@@ -14,8 +14,8 @@ import xarray as xr
 import zarr
 
 import countveil as cv
+from countveil.posterior.describe import describe_run
 from countveil.posterior.runs import reader
-from countveil.posterior.runs.describe import describe_run
 from countveil.posterior.runs.schema import OPENING, checksum
 
 QUIETLY = {"progress": False, "seed": 1}
@@ -234,6 +234,11 @@ def signed(run, **said):
     with xr.open_datatree(run, **OPENING) as tree:
         node["attributes"]["checksum"] = checksum(tree.load())
     path.write_text(json.dumps(node))
+
+
+def test_settings_that_lack_something_give_the_one_error(run):
+    signed(run, settings={})
+    refused(run, "got a damaged one")
 
 
 def test_a_model_of_a_hundred_thousand_factors_is_refused_at_once(run):

@@ -116,7 +116,7 @@ def test_extended_it_goes_on(whole, enough, tmp_path):
     run = tmp_path / "run.zarr"
     n = cv.fit(MODEL, RELEASE, until={"ess": 60}, store=run, **LONG).tree["posterior"].sizes["draw"]
     done = 100 + 2 * n
-    with pytest.raises(ValueError, match=f"sweeps: expected a new total of at least {done}, got 90"):
+    with pytest.raises(ValueError, match=rf"sweeps: expected a new total of at least {done}, .*, got 90"):
         cv.extend(run, sweeps=90, progress=False)
     found = cv.extend(run, sweeps=800, until=UNTIL, progress=False)
     assert begins(found, enough) == enough.tree["posterior"].sizes["draw"]

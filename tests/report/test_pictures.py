@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
@@ -106,6 +107,15 @@ def test_blocks_show_low_mean_and_high(network):
         assert np.allclose(shown[:, strip::3], blocks[name])
 
 
+def test_a_picture_of_very_many_communities_is_no_larger():
+    """Of a stranger's 600, at a quarter of an inch each, it took 11 GB."""
+    n = 300
+    ends = {name: (("from", "to"), np.full((n, n), 1.0)) for name in ("mean", "low", "high")}
+    blocks = xr.Dataset({**ends, "agreement": ("from", np.ones(n))})
+    many = SimpleNamespace(blocks=lambda interval: blocks, model=cv.CommunityModel(n), tree=xr.DataTree())
+    assert max(report.plot_blocks(many).figure.get_size_inches()) < 40
+
+
 def test_opacity_in_a_network_is_certainty(network, monkeypatch):
     aligned = network._aligned("memberships", "communities")
     sure = np.linspace(0.2, 1.0, 12)
@@ -154,7 +164,31 @@ def test_traces_are_the_monitored_scalars(topics):
     stats = topics.tree["sample_stats"]
     for panel, name in zip(ax.child_axes, stats.data_vars, strict=True):
         assert np.array_equal([line.get_ydata() for line in panel.lines], stats[name])
+        assert (panel.lines[0].get_xdata() == 100 + 4 * np.arange(1, 26)).all(), "sweeps"
     assert len(ax.child_axes[0].get_legend().get_texts()) == 2
+    later = report.plot_traces(topics.with_burn_in(120)).child_axes[-1]
+    assert later.lines[0].get_xdata()[0] == 124
+    assert later.get_xlabel() == "sweep"
+
+
+def test_selected_chains_keep_their_numbers_and_are_said_to_be_selected(topics, grouped, network, tensor):
+    whole = cv.fit(cv.TopicModel(2), TRUTH, sweeps=40, thin=1, chains=3, seed=1, progress=False)
+    chosen = whole.chains([0, 2])
+    for plot in (report.plot_traces, report.plot_ranks):
+        ax = plot(chosen)
+        legend = ax.child_axes[0].get_legend()
+        assert [text.get_text() for text in legend.get_texts()] == ["0", "2"]
+        assert "Selected: 2 of 3 chains (0, 2)." in ax.get_title(loc="left")
+        assert "Selected" not in plot(whole).get_title(loc="left")
+    both = [report.plot_traces(one).child_axes[0].lines[-1].get_color() for one in (whole, chosen)]
+    assert both[0] == both[1], "chain 2 looks the same"
+    for kind in PICTURES:
+        of = {"prevalence": grouped, "blocks": network, "network": network, "components": tensor}.get(
+            kind, topics
+        )
+        options = {"loo": False} if kind == "pit" else {}  # leaving out takes more draws
+        ax = function_of(kind)(of.chains([1]), **options)
+        assert "Selected: 1 of 2 chains (1)." in ax.get_title(loc="left").replace("\n", " "), kind
 
 
 def test_ranks_tell_a_chain_that_is_elsewhere(topics, monkeypatch):

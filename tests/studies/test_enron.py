@@ -120,7 +120,9 @@ def test_a_mail_that_cannot_be_read_does_not_end_the_reading(maildir):
         write_mail(folder, f"odd{i}", sender="ann@enron.com", to="bob@enron.com", date=date)
     write_mail(folder, "brackets", sender="ann@enron.com", to="(" * 100_000)
     found = list(read_mails(maildir))
-    assert len(found) == len(before) + 2
+    # The last one is no mail, or (since Python 3.13) one to nobody.
+    assert sum(bool(mail.recipients) for mail in found) == sum(bool(mail.recipients) for mail in before) + 2
+    assert len(found) - len(before) in (2, 3)
     assert sum(mail.time is None for mail in found) == sum(mail.time is None for mail in before) + 2
 
 

@@ -9,6 +9,7 @@ from scipy import stats
 
 import countveil as cv
 from countveil.studies import plan as plan_module
+from countveil.studies import results
 from countveil.studies.experiments.communities import STUDY as COMMUNITIES
 from countveil.studies.experiments.links import STUDY as LINKS
 from countveil.studies.plan import Found, Job, Settings
@@ -177,3 +178,43 @@ def test_a_fit_that_was_stopped_is_not_taken_for_a_whole_one(monkeypatch):
     monkeypatch.setattr(plan_module, "fit", stopped)
     with pytest.raises(KeyboardInterrupt):
         job.fitted(cv.CommunityModel(2), SETTINGS, COUNTS)
+
+
+@pytest.mark.parametrize("name", ["fits.csv", "settings.json", "figure.png", "arrays"])
+def test_what_a_link_in_a_folder_leads_to_stays_as_it_is(name, tmp_path):
+    """A folder that somebody gave one: lines would be added to the user's file, and its last one cut off."""
+    run_study(STUDY, tmp_path / "study", SETTINGS, {})
+    mine = tmp_path / "mine"
+    mine.write_text("a line without an end")
+    (tmp_path / "study" / name).unlink(missing_ok=True)
+    (tmp_path / "study" / name).symlink_to(mine)
+    with pytest.raises(ValueError, match=f"output: expected a folder of plain files, got {name}"):
+        run_study(STUDY, tmp_path / "study", SETTINGS, {})
+    assert mine.read_text() == "a line without an end"
+
+
+@pytest.mark.parametrize("word", ["=1+1", "<script>", "a|b", "../x", "\x1b[31m", "@sum"])
+def test_words_that_no_study_writes_are_refused(word, tmp_path):
+    """They would stand in a table, and in the name of a file that is read."""
+    folder = run_study(STUDY, tmp_path / "study", SETTINGS, {})
+    lines = (folder.path / "fits.csv").read_text().split("\n")
+    lines[1] = lines[1].replace(lines[1].split(",")[0], word, 1)
+    (folder.path / "fits.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"fits\.csv: expected names of methods, priors and data"):
+        run_study(STUDY, tmp_path / "study", SETTINGS, {})
+
+
+def test_arrays_that_swell_are_refused(tmp_path, monkeypatch):
+    folder, job = ResultFolder(tmp_path / "study", STUDY, "nothing"), planned(SETTINGS)[0]
+    folder.add(job, Found({"mae": 1.0}, {"a": np.zeros(10**6)}), 1.0)
+    assert folder.arrays(job)["a"].shape == (10**6,)
+    monkeypatch.setattr(results, "MOST_BYTES", 10**6)
+    with pytest.raises(ValueError, match="swell"):
+        folder.arrays(job)
+
+
+@pytest.mark.parametrize("about", ["[]", "{}", '{"study": "made-up", "data": "nothing", "runs": 3}'])
+def test_settings_of_something_else_are_refused(about, tmp_path):
+    (tmp_path / "settings.json").write_text(about)
+    with pytest.raises(ValueError, match=r"settings\.json: expected that of a study"):
+        run_study(STUDY, tmp_path, SETTINGS, {})

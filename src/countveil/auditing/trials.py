@@ -43,7 +43,7 @@ def large_trials(size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     side = int((size // 6) ** 0.5)
     yield mixed_counts((side, side), rng)
     yield mixed_counts((max(size // 6 // 301, 1), 301), rng)
-    yield mixed_counts((301, max(size // 6 // 301, 1)), rng).T
+    yield mixed_counts((max(size // 6 // 7, 1), 7), rng).T  # long rows
     yield mixed_counts((max(size // 6 // 299, 1), 13, 23), rng)
 
 

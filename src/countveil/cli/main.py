@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parser.parse_args(argv)
     except SystemExit as stop:  # argparse has said why
         return stop.code if isinstance(stop.code, int) else 2
-    with _stopped_in_order() as signals:
+    with _stopped_in_order() as signals, _warnings_in_words():
         code = _run(arguments)
     return 128 + signals[-1] if code == _STOPPED and signals else code
 
@@ -105,6 +106,23 @@ def _stopped_in_order() -> Iterator[list[int]]:
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    """What people are warned of is a line, without the place in our code that said it."""
+    before = warnings.formatwarning
+
+    def line(message: Any, category: Any, *where: Any) -> str:
+        if not issubclass(category, UserWarning):
+            return before(message, category, *where)
+        return f"countveil: {_line(message)}\n"
+
+    warnings.formatwarning = line  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 class _Parser(argparse.ArgumentParser):

@@ -76,8 +76,8 @@ def explanation(contents: Contents) -> str:
 def weakest_promise(contents: Contents, without: np.ndarray | None = None) -> Guarantee | None:
     """What is promised to every row that has noise, but those in ``without`` (booleans) if there are others."""
     each = contents.row_guarantees
-    if each is None:
-        return contents.guarantee
+    if each is None or (contents.guarantee is not None and (without is None or not without.any())):
+        return contents.guarantee  # perhaps to a person, whatever rows they have
     noisy = [g for g in each if g is not None]
     left = noisy if without is None else [g for g, out in zip(each, without, strict=True) if g and not out]
     return max(left or noisy, key=lambda g: g.rate)

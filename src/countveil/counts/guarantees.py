@@ -51,6 +51,23 @@ class RowGuarantees(NamedTuple):
         return noisy
 
 
+def for_rows(each: tuple[Guarantee | None, ...]) -> tuple[Guarantee | None, ...]:
+    """What each row by itself is promised, None for a plain one.
+
+    A person may have several rows, and has then the weakest promise of all of them. So where levels differ a row's
+    own is one about that row alone, a 'document'.
+
+    >>> [promise.unit for promise in for_rows((Guarantee(1, unit="person"), Guarantee(2, unit="person")))]
+    ['document', 'document']
+    """
+    # By identity: millions of rows share few promises, and to compare fractions takes long.
+    known = {id(promise): promise for promise in each if promise is not None}
+    if len({promise.rate for promise in known.values()}) < 2 or next(iter(known.values())).unit != "person":
+        return each
+    rows = {key: Guarantee(promise.epsilon, promise.precision) for key, promise in known.items()}
+    return tuple(None if promise is None else rows[id(promise)] for promise in each)
+
+
 def read_guarantees(epsilon: Any, precision: Any, unit: str, guarantee: Any) -> RowGuarantees:
     """Exactly one of epsilon (with precision and unit) and guarantee; each for all rows or one per row."""
     if (epsilon is None) == (guarantee is None):

@@ -15,6 +15,9 @@ import numpy as np
 
 from countveil.privacy import Guarantee
 
+#: Below it one count in a hundred would fit 64 bits with its noise, and a fit would ask for any memory.
+_SMALLEST = 2.0**-70
+
 
 def read_rho(alpha: Any, rho: Any, guarantee: Guarantee | None, shape: tuple[int, ...]) -> np.ndarray:
     """The one given of alpha, rho, guarantee as rho: 0-d, one per row (n_rows, 1, ...), or full shape."""
@@ -39,6 +42,7 @@ def read_rho(alpha: Any, rho: Any, guarantee: Guarantee | None, shape: tuple[int
     else:
         values = _numbers(rho, "rho").copy()
         _check_range(values, values > 0, "rho", "above 0, or inf for a plain row")
+        _check_range(values, values >= _SMALLEST, "rho", "at which noise fits 64 bits, 2**-70 or more")
     return _with_plain_rows(_by_row(values, given[0], shape), given[0])
 
 

@@ -274,6 +274,9 @@ class PrivateCounts:
 
         ``sum_{x>0} x - sum_{x<=0} alpha/(1-alpha)``: given ``x <= 0``, ``|x|`` is geometric with mean
         ``alpha/(1-alpha) = 1/expm1(rho)`` whatever the true count, and the mean of x itself is that count.
+
+        A release knows no model: of a network the diagonal is counted too. ``Posterior.totals()`` has the cells
+        that were fitted.
         """
         with np.errstate(over="ignore"):  # a rho so large that nothing is subtracted
             below = self.nonpositive.number / np.expm1(self.nonpositive.rho)

@@ -63,8 +63,10 @@ class ReleaseOnDisk(PrivateCounts):
         """Itself, with its counts."""
         if self._read is None:
             place = Path(self.path)
-            read_draft(place, self.sha256)
-            found = read_release(place) if self.scratch is None else read_rows(place, scratch=self.scratch)
+            if self.scratch is None:
+                found = read_release(place, sha256=self.sha256)
+            else:
+                found = read_rows(place, scratch=self.scratch, sha256=self.sha256)
             self._hold(found)
         return self
 

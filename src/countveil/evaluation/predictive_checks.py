@@ -26,6 +26,7 @@ from countveil.kernels.uniform import fill_first_uniforms
 from countveil.models.count_model import rates_at, whole_number
 from countveil.posterior.count_draws.predictive import Looks, looks_at
 from countveil.posterior.count_draws.predictive_tree import read_seed
+from countveil.posterior.diagnostics.modes import warn_of_modes
 from countveil.posterior.diagnostics.summary import check_interval, tails_of
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.states import row_slices
@@ -77,6 +78,7 @@ def rootogram(
     """
     interval, seed = check_interval(interval), _seed(posterior, "rootogram", seed)
     chosen = _chosen(posterior, None, sample, seed)
+    warn_of_modes(posterior, "rootogram")
     looks = looks_at(posterior, posterior._data, chosen.rows, chosen.columns)
     seen = looks.values[looks.shown]
     if largest is None:
@@ -143,6 +145,7 @@ def pit(
     if loo and posterior.n_draws < 30:
         raise ValueError(f"posterior: expected at least 30 draws, got {posterior.n_draws}; or loo=False")
     chosen = _chosen(posterior, cells, sample, seed)
+    warn_of_modes(posterior, "pit")
     looks = looks_at(posterior, posterior._data, chosen.rows, chosen.columns)
     efficiency = relative_efficiency(posterior) if loo else 1.0
     found = np.empty(looks.values.shape)

@@ -17,6 +17,9 @@ import numpy as np
 _VERSION, _WITH_ALL_ROWS = 2, 1
 #: In ``extra`` of a chain in a trial of a relocation: the state before it, field by field, and its log-likelihood.
 BEFORE = "before:"
+#: In ``extra`` of a chain whose rows are spread: what its shards have counted in of draws that are not kept
+#: (``posterior.running_means``).
+RUNNING = "running:"
 
 
 class RowFile(NamedTuple):
@@ -39,12 +42,49 @@ class SpreadRows(NamedTuple):
         return [file._replace(path=os.path.basename(file.path)) for file in self.files]  # noqa: PTH119
 
 
-def has_form(carry: Carry, own: Carry) -> bool:
-    """Whether a carry from a file has the arrays of one's own: compiled code does not look at their sizes."""
-    return carry.chain == own.chain and all(
-        found.keys() == expected.keys() and all(is_like(found[name], expected[name]) for name in expected)
-        for found, expected in ((carry.state, own.state), (carry.extra, own.extra))
-    )
+def has_running(carry: Carry) -> bool:
+    """Whether there are running means in a carry, or in its files."""
+    elsewhere = () if carry.rows is None else carry.rows.axes
+    return any(name.startswith(RUNNING) for name in (*carry.extra, *elsewhere))
+
+
+def with_running(carry: Carry, sums: Mapping[str, np.ndarray]) -> Carry:
+    """The carry with these running means.
+
+    >>> carry = with_running(Carry(0, 7, {}, {"alpha": np.float64(0.5)}), {"share": np.zeros(1)})
+    >>> split_running(carry)
+    (Carry(chain=0, sweep=7, state={}, extra={'alpha': np.float64(0.5)}, rows=None), {'share': array([0.])})
+    """
+    return carry._replace(extra={**carry.extra, **{RUNNING + name: one for name, one in sums.items()}})
+
+
+def split_running(carry: Carry) -> tuple[Carry, dict[str, np.ndarray]]:
+    """The carry without its running means, and these."""
+    sums = {name[len(RUNNING) :]: one for name, one in carry.extra.items() if name.startswith(RUNNING)}
+    others = {name: one for name, one in carry.extra.items() if not name.startswith(RUNNING)}
+    return carry._replace(extra=others), sums
+
+
+def check_form(carry: Carry | None, own: Carry | None) -> None:
+    """Refuse a carry from a file that has not the arrays of one's own: compiled code does not look at their sizes.
+
+    Arrays that it has in other files are looked at when they have been read.
+    """
+    if carry is None or own is None or not _has_form(carry, own):
+        raise ValueError("path: expected a checkpoint of this problem, got one with another state")
+
+
+def _has_form(carry: Carry, own: Carry) -> bool:
+    extra = own.extra
+    if any(name.startswith(BEFORE) for name in carry.extra):  # stopped in the midst of a relocation
+        kept = {f"{BEFORE}{name}": value for name, value in own.state.items()}
+        extra = {**extra, **kept, f"{BEFORE}log_likelihood": np.zeros(())}
+    same, elsewhere = carry.chain == own.chain, () if carry.rows is None else carry.rows.axes
+    for found, expected in ((carry.state, own.state), (carry.extra, extra)):
+        here = {name: value for name, value in expected.items() if name not in elsewhere}
+        same = same and found.keys() == here.keys()
+        same = same and all(is_like(found[name], here[name]) for name in here)
+    return same
 
 
 def is_like(one: Any, other: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from countveil.inference.carry import Carry
+from countveil.inference.carry import Carry, check_form
 from countveil.inference.engines.engine import engine_named
 from countveil.inference.problem import Problem
 from countveil.inference.progress import Scalars, Watched, unwatched
@@ -55,9 +55,15 @@ def run_into(
 
         for chain in store.chains:
             sampler.start(chain)
+        means, count = store.spread_means, getattr(sampler, "count_with", None)
+        if means is not None and count is not None:
+            means.begin(form(store.chains[0]).state)
+            store.counts_apart = count(means, settings)
         first, in_step = 0, True
         for carry in store.begin(lambda: map(form, store.chains)):
-            carry = carry if apart is not None else with_rows(carry)
+            if carry.rows is not None and apart is None:
+                carry = with_rows(carry)
+                check_form(carry, sampler.carry(carry.chain))
             if carry.rows is None:  # else shards look
                 problem.check_carry(carry)
             sampler.load(carry)

@@ -88,7 +88,8 @@ def observe(data: PrivateCounts | CombinedReleases | PlainCounts, as_plain: bool
     row_rho, cell_rho = np.full(n_rows, np.inf), np.zeros((0, 0))
     if isinstance(data, PrivateCounts) and not as_plain:
         if data.rho.shape == data.shape and data.rho.size > n_rows:
-            row_rho, cell_rho = np.full(n_rows, np.nan), data.rho.reshape(n_rows, width)
+            # In the order that is compiled already, whichever they came in.
+            row_rho, cell_rho = np.full(n_rows, np.nan), np.ascontiguousarray(data.rho.reshape(n_rows, width))
         else:
             row_rho = np.broadcast_to(data.rho.reshape(-1), (n_rows,)).copy()
     missing, values = data.missing, data.positive.values

@@ -89,7 +89,7 @@ def split_rows(carry: Carry, axes: Mapping[str, int]) -> tuple[Carry, Carry]:
 
 
 def with_rows(carry: Carry, start: int = 0, stop: int | None = None) -> Carry:
-    """The carry with these rows out of their files, by default all."""
+    """The carry with these rows out of their files, by default all; without files, as it is."""
     if carry.rows is None:
         return carry
     axes, found, at = carry.rows.axes, [], start

@@ -10,6 +10,7 @@ import numpy as np
 from countveil.inference.carry import Carry
 from countveil.inference.row_files import RowSaver
 from countveil.inference.settings import COMPLETE, Settings
+from countveil.runtime.workers import Workers
 
 
 class Carries(Protocol):
@@ -35,6 +36,27 @@ class RunningMeans(Protocol):
 
     def summaries(self, chains: Sequence[int]) -> Running:
         """All that was counted in."""
+
+    def begin(self, state: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Get ready for states like this one, of whose rows the numbers do not matter; what is kept of it."""
+
+    def for_rows(self, model: Any, n_rows: int) -> RunningMeans:
+        """The same for so many rows with a model of their own: for a shard."""
+
+    @property
+    def row_axes(self) -> Mapping[str, int]:
+        """Of the arrays in ``sums`` those with a row for each of the data's, and the axis that has them."""
+
+    def sums(self, chain: int) -> Mapping[str, np.ndarray]:
+        """All that a chain needs to go on counting; of one that has not begun zeros."""
+
+    def check(self, sums: Mapping[str, np.ndarray]) -> None:
+        """An error, if these are not the sums of states like those it has begun with."""
+
+    def counted_in(
+        self, before: Mapping[str, np.ndarray], state: Any, everyone: Workers
+    ) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
+        """What a chain has counted in with this state, and what of it is kept as a draw."""
 
 
 class Draws(NamedTuple):
@@ -76,9 +98,16 @@ class RowWriter(Protocol):
 class Store(Protocol):
     """Takes draws as they come, so that an interrupt loses nothing; complete draws only."""
 
+    #: Whether running means are held by shards, each of its rows, and come with the carries.
+    counts_apart: bool
+
     @property
     def chains(self) -> Sequence[int]:
         """The numbers of the chains whose draws it takes."""
+
+    @property
+    def spread_means(self) -> RunningMeans | None:
+        """Running means that shards may hold; None where there are none, or where whole states come here."""
 
     def begin(self, started: Callable[[], Iterable[Carry]]) -> Iterable[Carry]:
         """Make room for chains like those that have started; the carries with which they go on, if any."""
@@ -90,7 +119,7 @@ class Store(Protocol):
         """What shards write the rows of the chain's next draw with; None if the store takes whole states alone."""
 
     def keep_columns(self, chain: int, state: Mapping[str, np.ndarray], monitored: dict[str, float]) -> None:
-        """The rest of a draw whose rows are written."""
+        """The rest of a draw whose rows are written, or counted in elsewhere."""
 
     def swept(self, sweep: int, carries: Carries, last: bool) -> bool:
         """All chains have done this sweep: the moment for a checkpoint, above all the ``last``. True if they shall
@@ -111,6 +140,9 @@ def kept_of(state: Any, chain: int, running: RunningMeans | None) -> Mapping[str
 
 class MemoryStore:
     """Room for the draws of all chains, filled as they come."""
+
+    counts_apart = False
+    spread_means = None
 
     def __init__(self, settings: Settings, running: RunningMeans | None = None) -> None:
         self._settings, self._running = settings, running
@@ -135,16 +167,16 @@ class MemoryStore:
         """Draws are in this process, all of them."""
         return None
 
-    def keep_columns(self, chain: int, state: Mapping[str, np.ndarray], monitored: dict[str, float]) -> None:
-        """Nobody asks: see ``row_writer``."""
-        raise NotImplementedError
-
     def keep(self, chain: int, state: Any, monitored: dict[str, float]) -> None:
         """Take a copy of one state and its scalars."""
-        room = (self._settings.chains, self._settings.kept)
         self._state_type = type(state)
+        self.keep_columns(chain, kept_of(state, chain, self._running), monitored)
+
+    def keep_columns(self, chain: int, state: Mapping[str, np.ndarray], monitored: dict[str, float]) -> None:
+        """Take a copy of what is kept of a state, and of its scalars."""
+        room = (self._settings.chains, self._settings.kept)
         draw = self._filled[chain]
-        for name, value in kept_of(state, chain, self._running).items():
+        for name, value in state.items():
             value = np.asarray(value)
             if name not in self._states:
                 # Single precision halves the memory; a posterior is not known to eight digits anyway.

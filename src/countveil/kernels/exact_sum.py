@@ -23,6 +23,8 @@ _HALF = 30
 UNWEIGHTED = np.ones(1)
 # The highest that is finite: terms as small as SMALLEST, 2**-1022, still count where all are small.
 _HIGHEST_POWER = 1023
+# So many terms are added up by one thread, in half a millisecond, before several have taken their blocks.
+_FEW = 2**20
 
 
 def exact_sums(terms: np.ndarray, workers: Workers, weights: np.ndarray = UNWEIGHTED) -> np.ndarray:
@@ -31,12 +33,14 @@ def exact_sums(terms: np.ndarray, workers: Workers, weights: np.ndarray = UNWEIG
     >>> exact_sums(np.array([[0.1, 1e9], [0.2, 1e-9], [0.3, 0.0]]), Workers(1))
     array([6.e-01, 1.e+09])
     """
-    if workers.alone(2 * terms.size):
+    if not workers.has_others and (workers.threads == 1 or terms.size <= _FEW):
         return _exact_sums(terms, weights)  # a single call: there are many such sums
     scale = scales_of(terms, workers, weights)
     parts = np.zeros((workers.threads, 2, terms.shape[1]), dtype=np.int64)
     workers.run_with_worker(
-        len(terms), lambda worker, start, stop: _add(start, stop, terms, weights, scale, parts[worker])
+        len(terms),
+        lambda worker, start, stop: _add(start, stop, terms, weights, scale, parts[worker]),
+        small=_few_rows(terms),
     )
     halves = workers.total(parts.sum(axis=0))
     return as_float(halves[0], halves[1], scale)
@@ -46,9 +50,16 @@ def scales_of(terms: np.ndarray, workers: Workers, weights: np.ndarray = UNWEIGH
     """For every column of (n, K) terms what they are multiplied by to become numbers below 2**30: a power of 2."""
     parts = np.zeros((workers.threads, terms.shape[1]))
     workers.run_with_worker(
-        len(terms), lambda worker, start, stop: find_largest(start, stop, terms, weights, parts[worker])
+        len(terms),
+        lambda worker, start, stop: find_largest(start, stop, terms, weights, parts[worker]),
+        small=_few_rows(terms),
     )
     return scales_above(workers.largest(parts.max(axis=0)))
+
+
+def _few_rows(terms: np.ndarray) -> int:
+    """Rows that are not worth another thread."""
+    return _FEW // max(1, terms.shape[1])
 
 
 def signed_sum(terms: np.ndarray, workers: Workers) -> float:

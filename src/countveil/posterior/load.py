@@ -19,7 +19,7 @@ from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.runs.checks.problem import check_read, keeps_all, model_of
 from countveil.posterior.runs.packed_release import size_on_disk
-from countveil.posterior.runs.reader import damage_is_told, damaged, read_run, stored_labels
+from countveil.posterior.runs.reader import StoredRun, damage_is_told, damaged, read_run, stored_labels
 from countveil.posterior.shared import SharedPosterior, ViewFacts, view_posteriors
 
 
@@ -48,11 +48,16 @@ def load_posterior(
         raise
     except Exception as error:  # also what it says of data: they are those of the run
         raise damaged(Path(path), error) from error
+    with damage_is_told(Path(path)):
+        posterior = _posterior_of(run, own, state_type)
+    posterior.path = Path(path)
+    return posterior
+
+
+def _posterior_of(run: StoredRun, own: Any, state_type: Any) -> Posterior | SharedPosterior:
     if "views" in run.tree.attrs:
         data = {view: run.releases.get(f"release_{view}") for view in own.views}
-        shared = SharedPosterior(run.tree, own, own.state_type, views_of(own, data, run.tree))
-        shared.path = Path(path)
-        return shared
+        return SharedPosterior(run.tree, own, own.state_type, views_of(own, data, run.tree))
     if state_type is None:
         # Of a model of the user's own the fields of the run are known, unless it has not kept all.
         known = own if run.model is not None or not keeps_all(run.attributes) else None
@@ -61,7 +66,7 @@ def load_posterior(
     if run.attributes["problem"].get("unknown_noise") is not None and isinstance(release, PrivateCounts):
         # A run that grew holds the release as it came; a posterior has the alpha that was found.
         release = at_alpha(release, float(run.tree["posterior"]["alpha"].to_numpy().mean()))
-    posterior = Posterior(
+    return Posterior(
         run.tree,
         own,
         state_type,
@@ -71,8 +76,6 @@ def load_posterior(
         run.labels,
         run.attributes["settings"]["seed"],
     )
-    posterior.path = Path(path)
-    return posterior
 
 
 def views_of(

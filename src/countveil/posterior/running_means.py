@@ -10,6 +10,9 @@ of a chain gives the order). Then, with n draws so far,
 apart until somebody asks (``align.joined_chains``). The matching looks at what came before and at no later draw:
 where topics stay recognizable from draw to draw that is the order which all draws together would give. Where they
 do not, means over them say little, and ``agreement`` is low.
+
+Where rows are spread over shards, each counts in its own (``inference.engines.sharded``): what depends on all rows
+are exact sums, and the same on every shard.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from scipy.optimize import linear_sum_assignment
 from countveil.inference.store import Running
 from countveil.posterior.align.invariants import Invariants, Quantity, check_averaged, invariants_of
 from countveil.posterior.align.matching import fixed_places, root_of
+from countveil.runtime.workers import Workers
 
 #: How many draws a chain has counted in; their mean root, and its squared length in each draw.
 N_DRAWS, ROOT, LENGTH = "n_draws", "root", "length"
@@ -44,32 +48,61 @@ class ChainMeans:
         self._empty: Sums | None = None  # of a chain without draws
         self._dims: dict[str, tuple[int | str, ...]] = {}
 
+    def for_rows(self, model: Any, n_rows: int) -> ChainMeans:
+        """The same, once it has begun, for so many rows with a model of their own (``EinsumModel.for_part``)."""
+        part = ChainMeans(model, self._keep)
+        shapes = {name: list(array.shape) for name, array in self.sums(-1).items()}
+        for name, axis in self.row_axes.items():
+            shapes[name][axis] = n_rows
+        part._dims = self._dims
+        part._empty = {
+            name: np.broadcast_to(np.zeros((), self.sums(-1)[name].dtype), shape)
+            for name, shape in shapes.items()
+        }
+        return part
+
     def begin(self, state: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Get ready for states like this one; what of it would be kept as a draw."""
-        found = invariants_of(self._model, self._model.state_type(**state), self._keep)
-        self._empty = self._without_draws(found)
+        model, n_rows = self._model, None
+        if model._spec.per_axis is not None:  # a single row tells as much: those of a state may be elsewhere
+            row, dims = model.output_dims[0], model.dims
+            axes = {name: dims[name].index(row) for name in state if row in dims[name]}
+            n_rows = next(state[name].shape[axis] for name, axis in axes.items())
+            state = {
+                name: np.take(value, [0], axis=axes[name]) if name in axes else value
+                for name, value in state.items()
+            }
+            model = model.for_part(0, 1)
+        found = invariants_of(model, model.state_type(**state), self._keep, Workers(1))
+        self._empty = self._without_draws(found, n_rows)
         return found.kept
 
     def template(
         self, state: Mapping[str, np.ndarray], n_chains: int
     ) -> tuple[Mapping[str, np.ndarray], Running]:
         """What would be kept of a state as a draw, and summaries of the shapes that they will have."""
-        kept, like = self.begin(state), summary_of(self.sums(0))
+        kept = self.begin(state)
         # Zeros that take no memory.
         arrays = {
-            name: np.broadcast_to(np.zeros((), one.dtype), (n_chains, *one.shape))
-            for name, one in like.items()
+            summary_name(name): np.broadcast_to(np.zeros((), one.dtype), (n_chains, *one.shape))
+            for name, one in self.sums(-1).items()
         }
         return kept, Running(arrays, self._dims)
 
     def take(self, chain: int, state: Any) -> Mapping[str, np.ndarray]:
         """Count a state in; what of it is kept as a draw."""
-        found = invariants_of(self._model, state, self._keep)
         if self._empty is None:
-            self._empty = self._without_draws(found)
+            self.begin(state._asdict())
         # All at once: Ctrl-C may come at any moment.
-        self._sums[chain] = self._counted_in(self.sums(chain), found)
-        return found.kept
+        self._sums[chain], kept = self.counted_in(self.sums(chain), state, Workers(1))
+        return kept
+
+    def counted_in(
+        self, before: Sums, state: Any, everyone: Workers
+    ) -> tuple[Sums, Mapping[str, np.ndarray]]:
+        """What a chain has counted in with this state, and what of it is kept as a draw."""
+        found = invariants_of(self._model, state, self._keep, everyone)
+        return self._counted_in(before, found), found.kept
 
     def summaries(self, chains: Sequence[int]) -> Running:
         """Means and standard deviations of every chain."""
@@ -80,15 +113,25 @@ class ChainMeans:
         assert self._empty is not None
         return self._sums.get(chain, self._empty)
 
+    @property
+    def row_axes(self) -> dict[str, int]:
+        """Of the arrays in ``sums`` those with a row for each of the data's, and the axis that has them."""
+        axes = {name: dims.index(0) for name, dims in self._dims.items() if 0 in dims}
+        return {name: axes[mean] for name in self.sums(-1) if (mean := name.removesuffix(_SQUARES)) in axes}
+
     def load(self, chain: int, sums: Sums) -> None:
         """Go on from there, or an error if these are not the sums of states like those it has begun with."""
+        self.check(sums)
+        self._sums[chain] = sums
+
+    def check(self, sums: Sums) -> None:
+        """An error, if these are not the sums of states like those it has begun with."""
         own = self._empty
         same = own is not None and own.keys() == sums.keys()
         if own is None or not same or not all(_is_like(sums[name], own[name]) for name in own):
             raise ValueError("path: expected a checkpoint of this problem, got one with other running means")
-        self._sums[chain] = sums
 
-    def _without_draws(self, found: Invariants) -> Sums:
+    def _without_draws(self, found: Invariants, n_rows: int | None) -> Sums:
         dims = {name: each.dims for name, each in found.averaged.items()}
         component = next(dim for each in dims.values() for dim in each if isinstance(dim, str))
         self._dims = {
@@ -101,8 +144,11 @@ class ChainMeans:
             LENGTH: np.zeros(len(found.matched)),
         }
         for name, each in found.averaged.items():
-            arrays[name] = np.zeros(each.values.shape)
-            arrays[f"{name}{_SQUARES}"] = np.zeros(each.values.shape)
+            shape = [
+                n if dim != 0 or n_rows is None else n_rows
+                for dim, n in zip(each.dims, each.values.shape, strict=True)
+            ]
+            arrays[name] = arrays[f"{name}{_SQUARES}"] = np.broadcast_to(0.0, shape)  # takes no memory
         return arrays
 
     def _counted_in(self, before: Sums, found: Invariants) -> Sums:
@@ -143,15 +189,22 @@ def in_places(quantity: Quantity, order: np.ndarray) -> np.ndarray:
     return values
 
 
+def summary_name(name: str) -> str:
+    """What a summary calls that which comes of sums of this name.
+
+    >>> summary_name("memberships"), summary_name("memberships/squares")
+    ('memberships', 'memberships_sd')
+    """
+    return name.removesuffix(_SQUARES) + _SD if name.endswith(_SQUARES) else name
+
+
 def summary_of(sums: Sums) -> dict[str, np.ndarray]:
     """Means and standard deviations of what a chain has counted in; of less than two draws they are NaN."""
     found, n = {}, int(sums[N_DRAWS])
     for name, array in sums.items():
         if name.endswith(_SQUARES):
-            sd = np.sqrt(array / (n - 1)) if n > 1 else np.full(array.shape, math.nan)
-            found[name.removesuffix(_SQUARES) + _SD] = sd
-        else:
-            found[name] = array
+            array = np.sqrt(array / (n - 1)) if n > 1 else np.full(array.shape, math.nan)
+        found[summary_name(name)] = array
     return found
 
 

@@ -102,6 +102,7 @@ class Totals(NamedTuple):
     release_sd: float
     fit: float
     fit_sd: float
+    left_out: int = 0  # observed cells that are no part of the model, such as a network's diagonal
 
     @property
     def agree(self) -> bool:
@@ -110,9 +111,14 @@ class Totals(NamedTuple):
         return apart <= max(0.1 * abs(self.release), 5.0 * math.hypot(self.release_sd, self.fit_sd))
 
     def __str__(self) -> str:
+        without = ""
+        if self.left_out:
+            without = (
+                f" (without the {self.left_out:,} cells that the model leaves out, which release.total() has)"
+            )
         text = (
-            f"Counts in all: {self.release:.4g} +- {self.release_sd:.2g} by the release, {self.fit:.4g} +- "
-            f"{self.fit_sd:.2g} by the fit."
+            f"Counts in all{without}: {self.release:.4g} +- {self.release_sd:.2g} by the release, "
+            f"{self.fit:.4g} +- {self.fit_sd:.2g} by the fit."
         )
         if self.agree:
             return text
@@ -132,7 +138,8 @@ def totals_of(posterior: Posterior) -> Totals | None:
     fits = _observed_totals(posterior, given, data.n_observed)
     variance = data.n_observed * float(np.mean(0.5 / np.sinh(0.5 * data.rho) ** 2))
     sd = float(fits.std(ddof=1)) if fits.size > 1 else 0.0
-    return Totals(data.total(), math.sqrt(variance), float(fits.mean()), sd)
+    left_out = given.n_observed - data.n_observed
+    return Totals(data.total(), math.sqrt(variance), float(fits.mean()), sd, left_out)
 
 
 def _observed_totals(posterior: Posterior, given: PrivateCounts, n_observed: int) -> np.ndarray:

@@ -12,13 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from countveil.models.count_model import checked_rates, row_blocks, slices_of
 from countveil.runtime.compiled import compiled
+
+if TYPE_CHECKING:
+    from countveil.posterior.diagnostics.modes import Modes
 
 #: Numbers of a block of rates, 64 MB: large enough to be quick, small enough to lie beside the draws.
 NUMBERS_PER_BLOCK = 2**23
@@ -39,6 +42,8 @@ class ModelledCells:
     (array([1, 0]), array([2, 1]))
     >>> cells.places()
     array([1, 2, 5])
+    >>> cells.have_counts(np.array([1, 2]), np.array([1, 0]))
+    array([False,  True])
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...]) -> None:
@@ -58,6 +63,15 @@ class ModelledCells:
             return self._model.without_count(rows[:, None], across)
         listed = self._listed()
         return None if listed is None else np.isin(rows[:, None] * width + across, listed)
+
+    def have_counts(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Which of single cells have a count, by their rows and columns (of all axes but the first)."""
+        if hasattr(self._model, "without_count"):
+            without = self._model.without_count(rows, columns)
+        else:
+            listed = self._listed()
+            without = None if listed is None else np.isin(rows * math.prod(self._shape[1:]) + columns, listed)
+        return np.ones(len(rows), dtype=bool) if without is None else ~without
 
     def places(self) -> np.ndarray | range:
         """Every cell that has a count of its own, by its place in the flat array."""
@@ -102,8 +116,11 @@ class KeptStates:
         return math.prod(self.sizes)
 
     def __iter__(self) -> Iterator[Any]:
-        for place in np.ndindex(*self.sizes):
-            yield self._state_type(*(_double(field[place]) for field in self._fields))
+        return map(self.state, np.ndindex(*self.sizes))
+
+    def state(self, place: tuple[int, ...]) -> Any:
+        """That of one draw, by the places of its chain and of itself in it."""
+        return self._state_type(*(_double(field[place]) for field in self._fields))
 
     def rates(
         self,
@@ -174,6 +191,7 @@ class KeptDraws(ABC):
     _state_type: Any
     #: The folder it was read from, or fitted into.
     path: Path | None = None
+    _modes: Modes | None = None  # see ``diagnostics.modes.posterior_modes``, which keeps them here
     _read_tree: Callable[[], xr.DataTree]
 
     @cached_property
@@ -206,7 +224,7 @@ class KeptDraws(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))
-        for cached in ("_kept", "_aligners"):
+        for cached in ("_kept", "_aligners", "_modes"):
             state.pop(cached, None)  # made anew when asked for
         if state["_state_type"] is getattr(self.model, "state_type", None):
             del state["_state_type"]

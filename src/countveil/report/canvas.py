@@ -23,6 +23,8 @@ from matplotlib.textpath import TextToPath
 
 from countveil.counts.files.atomic import write_file
 from countveil.counts.shown_text import visible
+from countveil.posterior import Posterior, SharedPosterior
+from countveil.posterior.diagnostics.select import selection_of
 from countveil.report.sheet import DPI, MOST_LETTERS, checked_path, fitted_lines
 
 #: Told apart by colour-blind readers too (Okabe and Ito).
@@ -76,8 +78,9 @@ def inches_of(ax: Axes) -> np.ndarray:
     return np.asarray(ax.get_window_extent().size) / ax.figure.dpi
 
 
-def titled(ax: Axes, text: str, **more: Any) -> None:
-    """A title on the left, in as many lines as the width of the axes asks for."""
+def titled(ax: Axes, text: str, posterior: Posterior | SharedPosterior, **more: Any) -> None:
+    """A title on the left, in as many lines as the width of the axes asks for; it says if chains were selected."""
+    text = "\n".join(filter(None, (text, selection_of(posterior.tree))))
     inches = float(inches_of(ax)[0])
 
     def width_of(one: str) -> float:

@@ -31,7 +31,7 @@ _STROKES = ("-", "--", ":", "-.")
 
 
 def plot_traces(posterior: Posterior | SharedPosterior, ax: Axes | None = None) -> Axes:
-    """Every monitored scalar over the kept draws, a line for each chain.
+    """Every monitored scalar over the sweeps, at kept draws, a line for each chain.
 
     Chains that agree are one band without a trend. A chain that stays apart is in another solution; one that climbs
     has not arrived. None of these scalars depends on the order of topics.
@@ -45,12 +45,16 @@ def plot_traces(posterior: Posterior | SharedPosterior, ax: Axes | None = None) 
     ['sampled_log_likelihood', 'total_rate', 'log_joint']
     """
 
-    def draw(panel: Axes, values: np.ndarray) -> None:
-        marker = "o" if values.shape[1] == 1 else None  # one draw makes no line
-        for chain, one in enumerate(values):
-            panel.plot(one, marker=marker, linewidth=0.9, alpha=0.85, **_look(chain))
+    settings = posterior.settings
+    n_draws = posterior.tree["sample_stats"].sizes["draw"]
+    sweeps = settings["burn_in"] + settings["thin"] * np.arange(1, n_draws + 1)
+    marker = "o" if n_draws == 1 else None  # one draw makes no line
 
-    return _by_scalar(posterior, ax, draw, ("kept draw", None), "Traces of the monitored scalars")
+    def draw(panel: Axes, chains: dict[int, np.ndarray]) -> None:
+        for chain, values in chains.items():
+            panel.plot(sweeps, values, marker=marker, linewidth=0.9, alpha=0.85, **_look(chain))
+
+    return _by_scalar(posterior, ax, draw, ("sweep", None), "Traces of the monitored scalars")
 
 
 def plot_ranks(posterior: Posterior | SharedPosterior, ax: Axes | None = None) -> Axes:
@@ -69,7 +73,8 @@ def plot_ranks(posterior: Posterior | SharedPosterior, ax: Axes | None = None) -
     3
     """
 
-    def draw(panel: Axes, values: np.ndarray) -> None:
+    def draw(panel: Axes, chains: dict[int, np.ndarray]) -> None:
+        values = np.stack(list(chains.values()))
         n_draws = values.shape[1]
         bins = max(2, min(_BINS, n_draws // _LEAST_IN_BIN))
         ranks = stats.rankdata(values).reshape(values.shape)
@@ -77,7 +82,7 @@ def plot_ranks(posterior: Posterior | SharedPosterior, ax: Axes | None = None) -
         low, high = stats.binom.ppf((0.025, 0.975), n_draws, 1 / bins)
         panel.axhspan(low, high, color=GRID, alpha=0.6, linewidth=0)
         panel.axhline(n_draws / bins, color="#808080", linewidth=0.8)
-        for chain, one in enumerate(ranks):
+        for chain, one in zip(chains, ranks, strict=True):
             counts = np.histogram(one, edges)[0]
             panel.stairs(counts, edges, linewidth=1.4, **_look(chain))
         panel.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
@@ -87,7 +92,7 @@ def plot_ranks(posterior: Posterior | SharedPosterior, ax: Axes | None = None) -
 
 
 def _look(chain: int) -> dict[str, Any]:
-    """Its colour and stroke, and its name in the legend."""
+    """Colour, stroke and name of a chain: by its number, so that a chain looks the same among selected ones."""
     stroke = _STROKES[chain // len(PALETTE) % len(_STROKES)]
     return {"color": colour_of(chain), "linestyle": stroke, "label": str(chain)}
 
@@ -95,7 +100,7 @@ def _look(chain: int) -> dict[str, Any]:
 def _by_scalar(
     posterior: Posterior | SharedPosterior,
     ax: Axes | None,
-    draw: Callable[[Axes, np.ndarray], None],
+    draw: Callable[[Axes, dict[int, np.ndarray]], None],
     names: tuple[str, str | None],
     title: str,
 ) -> Axes:
@@ -103,13 +108,14 @@ def _by_scalar(
 
     ``names`` are those of the axes; the second is the scalar itself if it is None.
     """
-    scalars = {str(name): one.to_numpy() for name, one in posterior.tree["sample_stats"].data_vars.items()}
+    group = posterior.tree["sample_stats"]
+    scalars = {str(name): one.to_numpy() for name, one in group.data_vars.items()}
+    numbers = group["chain"].to_numpy().tolist()
     summary = summarize(scalars, 0.9)
     ax = axes_for(ax, 7.5, 0.6 + 1.75 * len(scalars))
     grid = grid_of(ax, len(scalars), 1, labels=0.75)
-    n_chains = next(iter(scalars.values())).shape[0]
     for panel, (name, values) in zip(grid.panels, scalars.items(), strict=True):
-        draw(panel, values)
+        draw(panel, dict(zip(numbers, values, strict=True)))
         plain_frame(panel, grid=None)
         panel.locator_params(axis="y", nbins=5)
         panel.ticklabel_format(axis="y", useOffset=False)
@@ -120,10 +126,10 @@ def _by_scalar(
         r_hat, ess = summary["r_hat"][name], summary["ess_bulk"][name]
         known = [f"R-hat {r_hat:.2f}" * (not np.isnan(r_hat)), f"ESS {ess:.0f}" * (not np.isnan(ess))]
         panel.set_title(", ".join(filter(None, known)), loc="right", fontsize=SMALL + 0.5)
-    if n_chains > 1:
+    if len(numbers) > 1:
         grid.panels[0].legend(
             title="chain", fontsize=SMALL, title_fontsize=SMALL, loc="upper left", bbox_to_anchor=(1.0, 1.05),
-            frameon=False, handlelength=1.2, ncols=1 + (n_chains - 1) // 8,
+            frameon=False, handlelength=1.2, ncols=1 + (len(numbers) - 1) // 8,
         )  # fmt: skip
-    titled(ax, title)
+    titled(ax, title, posterior)
     return ax

@@ -53,7 +53,7 @@ def plot_rootogram(posterior: Posterior, ax: Axes | None = None, **options: Any)
     ticks = sorted({*value[::step][: -1 if len(value) > step else None], value[-1]})
     ax.set_xticks(ticks, [f"{v}+" if v == value[-1] else f"{v}" for v in ticks])
     of = "count" if posterior.release is None else "released value"
-    titled(ax, f"{of.capitalize()}s: how often seen, and how often expected")
+    titled(ax, f"{of.capitalize()}s: how often seen, and how often expected", posterior)
     ax.set_xlabel(of)
     ax.set_ylabel("number of cells (square root scale)")
     ax.legend(frameon=False)
@@ -94,7 +94,7 @@ def plot_pit(
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.25 * max(float((height / flat).max()), float(high)))
     of = "counts" if posterior.release is None else "released values"
-    titled(ax, f"{of.capitalize()} in their predictions: flat if the model is right")
+    titled(ax, f"{of.capitalize()} in their predictions: flat if the model is right", posterior)
     ax.set_xlabel(f"probability integral transform of the {of}")
     ax.set_ylabel("relative frequency")
     ax.legend(frameon=False, ncols=3, loc="upper center")

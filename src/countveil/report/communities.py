@@ -29,6 +29,8 @@ from countveil.report.layout import force_layout
 
 #: Beyond so many communities numbers in the cells would be too small to read.
 _MOST_NUMBERS = 8
+#: Inches of a side: a picture of a stranger's thousand communities is no larger.
+_LARGEST = 30.0
 #: Around text that is to be read on any colour.
 _HALO = [Stroke(linewidth=2.2, foreground="white"), Normal()]
 #: What is uncertain is still to be seen.
@@ -64,7 +66,7 @@ def plot_blocks(posterior: Posterior, ax: Axes | None = None, *, interval: float
     blocks = posterior.blocks(interval=interval)
     mean, low, high = (blocks[name].to_numpy() for name in ("mean", "low", "high"))
     n = len(mean)
-    cell = 0.95 if n <= _MOST_NUMBERS else max(0.25, 6.0 / n)
+    cell = 0.95 if n <= _MOST_NUMBERS else min(max(0.25, 6.0 / n), _LARGEST / n)
     ax = axes_for(ax, max(5.5, 2.6 + cell * n), max(3.5, 1.3 + cell * n))
     # Between communities there is little and within them much: equal steps of colour would hide the first.
     norm = PowerNorm(0.5, vmin=0, vmax=max(high.max(), 1e-12))
@@ -86,7 +88,7 @@ def plot_blocks(posterior: Posterior, ax: Axes | None = None, *, interval: float
     ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5), aspect="equal")
     ax.set_xticks(np.arange(n + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(n + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color="white", linewidth=2.5)
+    ax.grid(which="minor", color="white", linewidth=min(2.5, 10 * cell))
     ax.tick_params(which="both", length=0)
     directed = posterior.model.directed
     rows = "from community" if directed else "community"
@@ -95,7 +97,7 @@ def plot_blocks(posterior: Posterior, ax: Axes | None = None, *, interval: float
     bar.set_label("expected counts", fontsize=USUAL)
     bar.ax.tick_params(labelsize=SMALL)
     between = "from community to community" if directed else "between communities"
-    titled(ax, f"Counts {between}:\nlow end, mean, high end of the {100 * interval:g} % interval")
+    titled(ax, f"Counts {between}:\nlow end, mean, high end of the {100 * interval:g} % interval", posterior)
     return ax
 
 
@@ -169,6 +171,7 @@ def plot_network(
         ax,
         f"{which} {every:,} actors, {some}{lost}\n"
         "opacity: how sure their community is, and low / high of a link",
+        posterior,
     )
     return ax
 

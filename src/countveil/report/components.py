@@ -99,7 +99,11 @@ def plot_components(
             told = f"component {k}, {percent(found.share[axis][k])}{sure}"
             panel.set_title(told, loc="left", fontsize=SMALL + 0.5, color=colour)
     which = "Components" if shown == every else f"The {shown} largest of {every} components"
-    titled(ax, f"{which}: their share of all counts, their part of every axis, {with_interval(interval)}")
+    titled(
+        ax,
+        f"{which}: their share of all counts, their part of every axis, {with_interval(interval)}",
+        posterior,
+    )
     return ax
 
 

@@ -100,7 +100,7 @@ def plot_matrices(
         told.append(f"{height:,} of {shape[0]:,} rows, {width:,} of {shape[1]:,} columns")
     if rows is None and columns is None and {"communities", "topics"} & set(kinds):
         told.append("sorted by their largest " + ("community" if "communities" in kinds else "topic"))
-    titled(ax, "; ".join(told), pad=LARGE + 9)
+    titled(ax, "; ".join(told), posterior, pad=LARGE + 9)
     return ax
 
 

@@ -70,7 +70,7 @@ def plot_prevalence(
     ax.set_xlim(left=0)
     ax.set_xlabel(f"share of expected counts ({interval:.0%} intervals)")
     ax.set_ylabel("topic")
-    titled(ax, "Shares of the topics in groups of rows")
+    titled(ax, "Shares of the topics in groups of rows", posterior)
     # Beside the axes: intervals may be anywhere in them.
     ax.legend(title="group", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax

@@ -76,7 +76,9 @@ def plot_topics(
         if k + columns >= shown:
             named(panel, "share of the topic")
     which = "Topics" if shown == every else f"The {shown} largest of {every} topics"
-    titled(ax, f"{which}: their share of all counts, their heaviest words, {with_interval(interval)}")
+    titled(
+        ax, f"{which}: their share of all counts, their heaviest words, {with_interval(interval)}", posterior
+    )
     return ax
 
 
@@ -131,5 +133,5 @@ def plot_memberships(
     named(ax, f"{kind} ({some}each from 0 to 1)", axis)
     which = "" if len(labels) == every_row else f" of {len(labels)} of {every_row:,} rows"
     plural = "communities" if kind == "community" else f"{kind}s"
-    titled(ax, f"Shares of the {plural}{which}:\n{with_interval(interval)}")
+    titled(ax, f"Shares of the {plural}{which}:\n{with_interval(interval)}", posterior)
     return ax

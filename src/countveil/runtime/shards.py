@@ -7,6 +7,7 @@ Every shard runs the same program on rows of its own. Whatever depends on all ro
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from types import TracebackType
@@ -145,10 +146,14 @@ class ShardWorkers(Workers):
     [20, 20]
     """
 
+    #: For tests: whether each shard fills a slice of what all have, whatever is faster.
+    SHARES_OUT: bool | None = None
+
     def __init__(
         self, threads: int, communicator: Communicator, first_row: int, row_arrays: Collection[str]
     ) -> None:
         super().__init__(threads)
+        self._shared_out: dict[int, bool] = {}
         self._row_arrays = frozenset(row_arrays)
         self._of_rows = _RowWorkers(self, communicator, first_row)
 
@@ -158,6 +163,35 @@ class ShardWorkers(Workers):
 
     def of(self, name: str) -> Workers:
         return self._of_rows if name in self._row_arrays else self
+
+    def fill(self, out: np.ndarray, function: Callable[[int, int], object], work: int) -> None:
+        """What all shards have alike: each fills a slice, and the others get it, if that is faster."""
+        if not self._shares_out(len(out), out.nbytes, work):
+            super().fill(out, function, work)
+            return
+        shards = self._of_rows.communicator
+        begin, end = len(out) * shards.rank // shards.size, len(out) * (shards.rank + 1) // shards.size
+        self.run(end - begin, lambda start, stop: function(begin + start, begin + stop), self.few(work))
+        np.concatenate(shards.gather_to_all(out[begin:end]), out=out)
+
+    def _shares_out(self, n_rows: int, n_bytes: int, work: int) -> bool:
+        """Whether slices of so many rows are filled and sent faster than all of them: measured once, by all."""
+        shards = self._of_rows.communicator
+        if self.SHARES_OUT is not None:
+            return self.SHARES_OUT
+        if shards.size == 1 or work * n_rows <= self.SMALL_WORK:
+            return False
+        if n_rows not in self._shared_out:
+            part, times = np.zeros(n_bytes // 8 // shards.size), []
+            for _ in range(3):
+                shards.barrier()
+                began = time.perf_counter()
+                shards.gather_to_all(part)
+                times.append(time.perf_counter() - began)
+            saved = 1e-9 * work * n_rows / self.threads * (1 - 1 / shards.size)
+            sent, filled = shards.largest(np.array([min(times), -saved]))
+            self._shared_out[n_rows] = bool(sent < -filled)
+        return self._shared_out[n_rows]
 
 
 class _RowWorkers(Workers):

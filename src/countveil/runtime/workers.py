@@ -78,6 +78,10 @@ class Workers:
         """Call ``function(start, stop)`` over blocks that cover ``range(n_rows)``."""
         self.run_with_worker(n_rows, lambda _, start, stop: function(start, stop), small)
 
+    def fill(self, out: np.ndarray, function: Callable[[int, int], object], work: int) -> None:
+        """Call ``function(start, stop)``, which fills rows of ``out``, over all; ``work`` is that of a row."""
+        self.run(len(out), function, small=self.few(work))
+
     def run_with_worker(
         self, n_rows: int, function: Callable[[int, int, int], object], small: int = SMALL
     ) -> None:
@@ -90,7 +94,7 @@ class Workers:
             return
         # More blocks than threads, so that a thread with heavy rows does not keep the others waiting.
         size = max(1, -(-n_rows // (16 * self.threads)))
-        blocks = _shared(range(0, n_rows, size))
+        blocks = _Shared(range(0, n_rows, size))
 
         def work(worker: int) -> None:
             for start in blocks:
@@ -105,18 +109,15 @@ class Workers:
                 other.result()
 
 
-def _shared(values: range) -> Iterator[int]:
+class _Shared:
     """An iterator that several threads may draw from."""
 
-    class Shared:
-        def __init__(self) -> None:
-            self._values, self._lock = iter(values), threading.Lock()
+    def __init__(self, values: range) -> None:
+        self._values, self._lock = iter(values), threading.Lock()
 
-        def __iter__(self) -> Iterator[int]:
-            return self
+    def __iter__(self) -> Iterator[int]:
+        return self
 
-        def __next__(self) -> int:
-            with self._lock:
-                return next(self._values)
-
-    return Shared()
+    def __next__(self) -> int:
+        with self._lock:
+            return next(self._values)

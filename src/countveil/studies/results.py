@@ -13,7 +13,10 @@ import json
 import math
 import multiprocessing
 import os
+import re
+import stat
 import time
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -23,11 +26,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from countveil.counts.bounded.numpy_files import check_archive
+from countveil.counts.bounded.within import open_regular
 from countveil.counts.files.atomic import new_file, write_file
 from countveil.studies.plan import Found, Job, Measure, Settings, Study
 from countveil.version import __version__
 
 FITS, SUMMARY, TABLE, PICTURE, ABOUT = "fits.csv", "summary.csv", "table.md", "figure.png", "settings.json"
+ARRAYS = "arrays"
+#: That the arrays of a fit take at most when they are read: those of a picture take less than a hundredth of it.
+MOST_BYTES = 2**28
+#: What a study calls methods, priors and data. Others are somebody's: they stand in tables and in names of files.
+_WORDS = re.compile(r"([a-z0-9][a-z0-9 _.,:()%-]*)?", re.ASCII | re.IGNORECASE)
 #: By which lines of the summary differ; a line is a mean over releases.
 GROUPS = tuple(field for field in Job._fields if field != "release")
 #: What exact fits are compared with, release by release.
@@ -51,6 +61,7 @@ class ResultFolder:
         self.path, self.study = Path(path), study
         self.fields = [*Job._fields, *(measure.name for measure in study.measures)]
         self.path.mkdir(parents=True, exist_ok=True)
+        self._check_plain()
         about = {"study": study.name, "data": data}
         known = self._about()
         if known is not None and {name: known.get(name) for name in about} != about:
@@ -62,6 +73,14 @@ class ResultFolder:
             self._check_new()
             self._write(ABOUT, json.dumps({**about, "countveil": __version__, "runs": []}, indent=1) + "\n")
         self._drop_torn_line()
+
+    def _check_plain(self) -> None:
+        """Refuse links, pipes and the like: lines are added to what they lead to, and cut off there."""
+        for name in (FITS, SUMMARY, TABLE, PICTURE, ABOUT, ARRAYS):
+            path = self.path / name
+            right = stat.S_ISDIR if name == ARRAYS else stat.S_ISREG
+            if os.path.lexists(path) and not right(path.lstat().st_mode):
+                raise ValueError(f"output: expected a folder of plain files, got {name} as something else")
 
     def _check_new(self) -> None:
         """Refuse a folder that holds other files of these names: they would be lost."""
@@ -87,7 +106,7 @@ class ResultFolder:
     def add(self, job: Job, found: Found, seconds: float) -> None:
         """Keep what a fit gave. Arrays come first: a job that has its line has everything."""
         if found.arrays:
-            (self.path / "arrays").mkdir(exist_ok=True)
+            (self.path / ARRAYS).mkdir(exist_ok=True)
             with new_file(self._arrays(job), overwrite=True) as file:
                 np.savez_compressed(file, allow_pickle=False, **found.arrays)
         unknown = set(found.scores) - set(self.fields)
@@ -113,8 +132,12 @@ class ResultFolder:
         """What a fit kept for the picture, or None."""
         if not self._arrays(job).is_file():
             return None
-        with np.load(self._arrays(job), allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+        with open_regular(self._arrays(job)) as file:
+            with zipfile.ZipFile(file) as archive:
+                check_archive(archive, MOST_BYTES)
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as found:
+                return {name: found[name] for name in found.files}
 
     def summary(self) -> pd.DataFrame:
         """Means over releases with 95 % t-intervals, a line for every kind of fit and measure."""
@@ -140,7 +163,12 @@ class ResultFolder:
 
     def _about(self) -> dict[str, Any] | None:
         file = self.path / ABOUT
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        if not file.is_file():
+            return None
+        about = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(about, dict) or not isinstance(about.get("runs"), list):
+            raise ValueError(f"{ABOUT}: expected that of a study, got another")
+        return about
 
     def _write(self, name: str, text: str) -> None:
         write_file(self.path / name, text.encode(), overwrite=True)
@@ -167,7 +195,7 @@ class ResultFolder:
 
     def _arrays(self, job: Job) -> Path:
         named = "-".join("" if value is None else f"{value}" for value in job)
-        return self.path / "arrays" / f"{named.replace(' ', '_')}.npz"
+        return self.path / ARRAYS / f"{named.replace(' ', '_')}.npz"
 
 
 def with_differences(
@@ -358,6 +386,8 @@ def _job(line: Mapping[str, str]) -> Job:
     whole = {name: int(line[name]) for name in ("release", "sweeps", "size")}
     level = float(line["level"]) if line["level"] else None
     words = {name: line[name] for name in ("method", "prior", "data", "hidden", "start")}
+    if not all(_WORDS.fullmatch(word or "") for word in words.values()):
+        raise ValueError(f"{FITS}: expected names of methods, priors and data, got something else")
     return Job(**{**words, **whole, "level": level})  # type: ignore[arg-type]
 
 

@@ -151,12 +151,19 @@ class Task(NamedTuple):
         """Of how many things they have shares."""
         return self.known.order.shape[1]
 
-    def blocks(self, progress: bool) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
-        """The shares of some rows after the others: every row has its own streams, whatever comes with it."""
-        starts = range(0, self.n_rows, self.rows_at_once)
+    def blocks(
+        self, progress: bool, part: tuple[int, int] = (1, 1)
+    ) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
+        """The shares of some rows after the others: every row has its own streams, whatever comes with it.
+
+        ``part`` (i, n) takes the i-th of n parts of the rows.
+        """
+        i, n = part
+        begin, end = self.n_rows * (i - 1) // n, self.n_rows * i // n
+        starts = range(begin, end, self.rows_at_once)
         with _progress_bar(progress, len(starts) * self.known.sizes[1]) as bar:
             for start in starts:
-                rows = slice(start, min(start + self.rows_at_once, self.n_rows))
+                rows = slice(start, min(start + self.rows_at_once, end))
                 yield rows, self._shares(rows, bar)
 
     def _shares(self, rows: slice, bar: Callable[[range], Iterable[int]]) -> dict[str, np.ndarray]:

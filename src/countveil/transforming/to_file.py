@@ -10,6 +10,7 @@ import numpy as np
 
 from countveil.counts import load_release
 from countveil.counts.files.release import check_not_input
+from countveil.models.count_model import whole_number
 from countveil.posterior.posterior import Posterior
 from countveil.transforming.memberships import QUANTITIES, task_of
 from countveil.transforming.share_table import ShareTable, check_share_file, new_share_file
@@ -22,6 +23,7 @@ def transform_to_file(
     received: Any = None,
     *,
     overwrite: bool = False,
+    part: tuple[int, int] | None = None,
     rows_at_once: int | None = None,
     sweeps: int = 20,
     burn_in: int = 100,
@@ -46,6 +48,9 @@ def transform_to_file(
         The file to write, a new name that ends in .parquet.
     overwrite
         Replace a table that an earlier call wrote.
+    part
+        ``(i, n)``: the i-th of n parts of the rows alone, as jobs on several machines do, all with one ``seed``.
+        The tables of all parts, in one folder, are the table of all rows.
     rows_at_once
         By default as many as take about 256 MB. Labels of rows, and some numbers for every row, are in memory in
         any case.
@@ -66,6 +71,7 @@ def transform_to_file(
     """
     target = Path(path)
     check_share_file(target, overwrite)
+    which = (1, 1) if part is None else _check_part(part, seed)
     check_not_input(target, data, received)
     data, received = (
         load_release(each, scratch=target.parent) if isinstance(each, str | os.PathLike) else each
@@ -80,6 +86,18 @@ def transform_to_file(
         new_share_file(target, overwrite) as file,
         ShareTable(file, task.row, dimension, labelled, QUANTITIES, task.interval) as table,
     ):
-        for rows, found in task.blocks(progress):
+        for rows, found in task.blocks(progress, which):
             table.add(np.arange(rows.start, rows.stop) if task.names is None else task.names[rows], found)
         table.close()
+
+
+def _check_part(part: Any, seed: int | None) -> tuple[int, int]:
+    try:
+        i, n = part
+    except (TypeError, ValueError):
+        raise TypeError(f"part: expected two whole numbers, such as (3, 8), got {part!r}") from None
+    n = whole_number("part", n, 1)
+    i = whole_number("part", i, 1, n)
+    if seed is None:
+        raise ValueError("seed: expected a number beside part, the same for all parts of a table, got None")
+    return i, n

@@ -81,9 +81,10 @@ def _common_options(parser: Any) -> None:
     add_max_r_hat(parser)
     add(
         "--keep",
-        choices=["all", "columns", "summaries"],
-        default="all",
-        help="of the draws: all (default); columns, and of rows running means; summaries, running means alone",
+        choices=["auto", "all", "columns", "summaries"],
+        default="auto",
+        help="of the draws: all; columns, and of rows running means; summaries, running means alone; auto (the "
+        "default): all, unless those of rows would take more than 16 GiB",
     )
     add_engine(parser)
     add(
@@ -293,7 +294,7 @@ def report(posterior: Posterior, arguments: argparse.Namespace, command: FitComm
 
 def _report_unread(posterior: Posterior, arguments: argparse.Namespace) -> int:
     """The same where rows were spread over machines: neither counts nor draws of rows are read into this one."""
-    from countveil.posterior.runs.describe import describe_run
+    from countveil.posterior.describe import describe_run
 
     assert posterior.path is not None
     told = describe_run(posterior.path)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from countveil.cli.commands.fit import add_engine, engine_of, interruption_is_told, plain_counts, report
@@ -48,8 +51,23 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Go on, and say how well it went."""
-    from countveil.chains_to_posterior import join_shards
+    with _signals_held():
+        posterior = _longer(arguments)
     from countveil.posterior import Posterior
+
+    if not isinstance(posterior, Posterior):
+        if not arguments.quiet:
+            print(posterior)
+        code = 130 if posterior.settings.get("stopped") == "interrupt" else 0
+        return exit_code(posterior, arguments.max_r_hat, code)
+    known = {command.model: command for command in MODELS.values()}
+    command = known.get(type(posterior.model).__name__)
+    arguments.shown = None if command is None or command.shown is None else command.shown.settings["default"]
+    return report(posterior, arguments, command)
+
+
+def _longer(arguments: argparse.Namespace) -> Any:
+    from countveil.chains_to_posterior import join_shards
     from countveil.resuming import extend, resume
 
     join_shards(arguments.engine, arguments.threads)
@@ -68,15 +86,31 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("--until-ess, --until-r-hat: expected --sweeps beside them, the new limit, got none")
     with interruption_is_told(arguments.run_folder, arguments.quiet):
         if arguments.sweeps is None:
-            posterior = resume(arguments.run_folder, **options)
-        else:
-            posterior = extend(arguments.run_folder, arguments.sweeps, until=until, **options)
-    if not isinstance(posterior, Posterior):
-        if not arguments.quiet:
-            print(posterior)
-        code = 130 if posterior.settings.get("stopped") == "interrupt" else 0
-        return exit_code(posterior, arguments.max_r_hat, code)
-    known = {command.model: command for command in MODELS.values()}
-    command = known.get(type(posterior.model).__name__)
-    arguments.shown = None if command is None or command.shown is None else command.shown.settings["default"]
-    return report(posterior, arguments, command)
+            return resume(arguments.run_folder, **options)
+        return extend(arguments.run_folder, arguments.sweeps, until=until, **options)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """SIGTERM and SIGHUP wait until the run is open: else a stop in the first seconds would forget --sweeps.
+
+    ``posterior.runs.signals`` takes over what was held; if it never comes to that the command stops as always.
+    """
+    before: dict[int, Any] = {}
+    held: list[int] = []
+
+    def hold(number: int, _: Any) -> None:
+        held.append(number)
+
+    hold.gives_way, hold.held = True, held  # type: ignore[attr-defined]
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and getattr(signal.getsignal(number), "gives_way", False):
+            before[number] = signal.signal(number, hold)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if held:
+            before[held[0]](held[0], None)

@@ -15,8 +15,8 @@ what it does not protect, how it came about, and where its labels are from.
 All of the file is checked on the way. No counts are printed.
 
 Of a run, complete or not: its model, data, guarantee and settings, how far it
-is, whether its chains agree, its size, versions and checkpoints. Draws are not
-read, so that this is quick for large runs too."""
+is, whether its chains agree, its size, versions and checkpoints. Large draws
+are not read, so that this is quick for large runs too."""
 
 _EXAMPLE = """\
 examples:
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_run(arguments: argparse.Namespace) -> int:
-    from countveil.posterior.runs.describe import describe_run
+    from countveil.posterior.describe import describe_run
 
     found = describe_run(arguments.path)
     if arguments.json:

@@ -11,7 +11,8 @@ _DESCRIPTION = """\
 Find each new row's shares of the topics (communities, components) of a run: of
 documents that were not fitted, say. Their columns must be those of the fit. The
 rows are read and written some at a time, so that there may be more of them than
-memory holds; meanwhile the release is unpacked in the folder of the table.
+memory holds; meanwhile the release is unpacked in the folder of the table. Jobs
+on several machines take a --part each.
 
 The table is Parquet, with a line for every row and topic: the mean share, and
 from low to high the share of the draws that --interval says."""
@@ -21,8 +22,8 @@ example: countveil transform run.zarr new.parquet -o shares.parquet --seed 1"""
 
 _OPTIONS = {
     "data": "RELEASE", "received": "--received", "path": "--output", "overwrite": "--overwrite",
-    "rows_at_once": "--rows-at-once", "sweeps": "--sweeps", "burn_in": "--burn-in", "seed": "--seed",
-    "threads": "--threads", "interval": "--interval", "groups": "--groups",
+    "part": "--part", "rows_at_once": "--rows-at-once", "sweeps": "--sweeps", "burn_in": "--burn-in",
+    "seed": "--seed", "threads": "--threads", "interval": "--interval", "groups": "--groups",
 }  # fmt: skip
 
 
@@ -45,9 +46,20 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add("--interval", type=float, default=0.9, metavar="P", help="between low and high (default 0.9)")
     add("--seed", type=int, metavar="N", help="the same seed gives the same table")
     add("--threads", type=int, metavar="N", help="all cores by default")
+    add(
+        "--part",
+        type=_part,
+        metavar="I/N",
+        help="the I-th of N parts of the rows alone, by jobs with one --seed",
+    )
     add("--rows-at-once", type=int, metavar="N", help="by default as many as take about 256 MB")
     add("--quiet", action="store_true", help="print nothing but errors")
     return [parser]
+
+
+def _part(text: str) -> tuple[int, int]:
+    i, _, n = text.partition("/")
+    return int(i), int(n)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         transform_to_file(
             load_posterior(arguments.run_folder),  # type: ignore[arg-type]  # one of several arrays is refused
             arguments.release, arguments.output, arguments.received,
-            overwrite=arguments.overwrite, rows_at_once=arguments.rows_at_once, sweeps=arguments.sweeps,
-            burn_in=arguments.burn_in, seed=arguments.seed, threads=arguments.threads,
+            overwrite=arguments.overwrite, part=arguments.part, rows_at_once=arguments.rows_at_once,
+            sweeps=arguments.sweeps, burn_in=arguments.burn_in, seed=arguments.seed, threads=arguments.threads,
             interval=arguments.interval, groups=groups, progress=not arguments.quiet,
         )  # fmt: skip
     if not arguments.quiet:

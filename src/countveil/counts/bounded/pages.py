@@ -1,7 +1,10 @@
 """What the pages of a Parquet file unpack to, by their own headers, before any is unpacked.
 
 The sizes are read here from the file itself: Arrow believes the size that a page states, of up to 2 GiB, and ends
-the process when it is asked for the sizes in a damaged footer. All is in the compact protocol of Thrift.
+the process when it is asked for the sizes in a damaged footer. All is in the compact protocol of Thrift, which two
+readers may read in two ways: Arrow's drops the upper bits of numbers that are too wide, also of the numbers of
+fields, lets a field that comes again take the place of the first, and passes over one of another kind. So what is
+too wide or comes twice is refused here, and a field is known by its number and its kind.
 """
 
 from __future__ import annotations
@@ -16,11 +19,19 @@ LARGEST_GROUP = 1 << 28
 # Plain, by run length, bit-packed, dictionary: others let a text be made of the one before it, again and again.
 _ENCODINGS = {0, 2, 3, 4, 8}
 _DEEPEST, _LONGEST_PAGE_HEADER = 12, 1 << 20
-# Field numbers of the format.
-_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
-_N_VALUES, _COMPRESSED, _DATA_AT, _DICTIONARY_AT = 5, 7, 9, 11
-_PAGE_UNPACKED, _PAGE_PACKED = 2, 3
-_PAGE_KINDS = {5: 2, 7: 2, 8: 4}  # data, dictionary, data of version 2, and where they say their encoding
+# Kinds of values: how many bits whole numbers have, and what else the fields below are.
+_BITS = {4: 16, 5: 32, 6: 64}
+_INT32, _INT64, _LIST, _STRUCT = 5, 6, 9, 12
+_LARGEST_FIELD = 2**15 - 1
+# Fields of the format: number and kind.
+_ROW_GROUPS, _COLUMNS, _META_DATA = (4, _LIST), (1, _LIST), (3, _STRUCT)
+_N_VALUES, _COMPRESSED, _DATA_AT, _DICTIONARY_AT = (5, _INT64), (7, _INT64), (9, _INT64), (11, _INT64)
+_PAGE_UNPACKED, _PAGE_PACKED = (2, _INT32), (3, _INT32)
+# Data, dictionary, data of version 2, and where they say their encoding.
+_PAGE_KINDS = {(5, _STRUCT): (2, _INT32), (7, _STRUCT): (2, _INT32), (8, _STRUCT): (4, _INT32)}
+_DICTIONARY_PAGE, _N_ENTRIES = (7, _STRUCT), (1, _INT32)
+#: The fields of a struct, by number and kind.
+_Fields = dict[tuple[int, int], Any]
 
 
 def check_pages(file: BinaryIO, most: int, *, any_encoding: bool = False) -> int:
@@ -41,7 +52,7 @@ def check_pages(file: BinaryIO, most: int, *, any_encoding: bool = False) -> int
     return total
 
 
-def _footer(file: BinaryIO) -> dict[int, Any]:
+def _footer(file: BinaryIO) -> _Fields:
     end = file.seek(0, os.SEEK_END)
     file.seek(max(0, end - 8))
     length = int.from_bytes(file.read(4), "little")
@@ -51,9 +62,7 @@ def _footer(file: BinaryIO) -> dict[int, Any]:
     return _Compact(file.read(length)).struct()
 
 
-def _sizes(
-    file: BinaryIO, column: dict[int, Any], most: int, left: int, any_encoding: bool
-) -> tuple[int, int]:
+def _sizes(file: BinaryIO, column: _Fields, most: int, left: int, any_encoding: bool) -> tuple[int, int]:
     """What the pages of a column unpack to, and their bytes in the file, of which so many are left for pages.
 
     So no page is counted, or read, for two columns: the work is what the file is long.
@@ -70,6 +79,8 @@ def _sizes(
         for kind, encoding in _PAGE_KINDS.items():
             if not any_encoding and kind in header and header[kind][encoding] not in _ENCODINGS:
                 raise ReleaseFileError("expected pages in plain or dictionary encoding")
+        if header.get(_DICTIONARY_PAGE, {}).get(_N_ENTRIES, 0) > header[_PAGE_UNPACKED]:
+            raise ReleaseFileError("expected a dictionary of entries that are there")  # room is made for all
         size += header[_PAGE_UNPACKED]
         if size > most:
             break
@@ -79,7 +90,7 @@ def _sizes(
     return size, place - begin
 
 
-def _page_header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:
+def _page_header(file: BinaryIO, place: int) -> tuple[_Fields, int]:
     n = 256
     while True:
         file.seek(place)
@@ -93,38 +104,40 @@ def _page_header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:
 
 
 class _Compact:
-    """Reads Thrift's compact protocol: a struct is a dict by field number; IndexError where the bytes end."""
+    """Reads Thrift's compact protocol: a struct by its fields; IndexError where the bytes end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.place = data, 0
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
+    def struct(self, depth: int = 0) -> _Fields:
         if depth > _DEEPEST:
             raise ReleaseFileError("expected a flatter footer")
-        found: dict[int, Any] = {}
+        found: _Fields = {}
+        numbers = set[int]()
         field = 0
         while head := self._byte():
-            field = field + (head >> 4) if head >> 4 else self._signed()
-            if field in found:
+            field = field + (head >> 4) if head >> 4 else self._signed(16)
+            if field in numbers or not 0 < field <= _LARGEST_FIELD:
                 raise ReleaseFileError("expected every field once")
+            numbers.add(field)
             kind = head & 15
-            found[field] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+            found[field, kind] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
         return found
 
     def _value(self, kind: int, depth: int) -> Any:
         if kind in (1, 2, 3):
             return self._byte()
-        if kind in (4, 5, 6):
-            return self._signed()
+        if kind in _BITS:
+            return self._signed(_BITS[kind])
         if kind == 7:
             return self._bytes(8)
         if kind == 8:
-            return self._bytes(self._varint())
-        if kind in (9, 10):
+            return self._bytes(self._varint(31))
+        if kind in (_LIST, 10):
             head = self._byte()
-            n = head >> 4 if head >> 4 < 15 else self._varint()
+            n = head >> 4 if head >> 4 < 15 else self._varint(31)
             return [self._value(head & 15, depth + 1) for _ in range(n)]
-        if kind == 12:
+        if kind == _STRUCT:
             return self.struct(depth + 1)
         raise ReleaseFileError("expected another footer")  # a map: Parquet has none
 
@@ -138,15 +151,17 @@ class _Compact:
             raise IndexError("the bytes end early")
         return self.data[self.place - n : self.place]
 
-    def _varint(self) -> int:
+    def _varint(self, bits: int) -> int:
         number = 0
         for shift in range(0, 70, 7):
             byte = self._byte()
             number |= (byte & 127) << shift
-            if byte < 128:
+            if byte < 128 and not number >> bits:
                 return number
-        raise ReleaseFileError("expected a whole number of at most 64 bits")
+            if byte < 128:
+                break
+        raise ReleaseFileError(f"expected a whole number of at most {bits} bits")
 
-    def _signed(self) -> int:
-        number = self._varint()
+    def _signed(self, bits: int) -> int:
+        number = self._varint(bits)
         return number >> 1 ^ -(number & 1)

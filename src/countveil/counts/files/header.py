@@ -18,6 +18,7 @@ import numpy as np
 from countveil.counts.bounded.room import NUMBER, ROW, ReleaseFileError, Room
 from countveil.counts.cells.layout import Contents, n_plain_rows, without_cells
 from countveil.counts.files.pieces import Piece, read_pieces
+from countveil.counts.guarantees import for_rows
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.noise_parameter import read_rho
 from countveil.counts.record import read_record
@@ -172,7 +173,9 @@ def check_header(header: dict[str, Any], room: Room, n_files: int = 1) -> tuple[
     draft = draft._replace(
         simulated=simulated, nonpositive=draft.nonpositive._replace(total=total), records=records
     )
-    pieces = None if header.get("pieces") is None else read_pieces(header["pieces"], n_files)
+    pieces = (
+        None if header.get("pieces") is None else read_pieces(header["pieces"], n_files, math.prod(shape))
+    )
     return Header(header["cells_sha256"], negative_kept, header["absent"], header["sha256"], pieces), draft
 
 
@@ -225,7 +228,7 @@ def _row_guarantees(
     for row, is_plain in zip(rows, plain.tolist(), strict=True):
         if (row is None) != is_plain or not (is_plain or (type(row) is int and 0 <= row < len(distinct))):
             raise ReleaseFileError("expected one guarantee for each row")
-    each = tuple(None if row is None else distinct[row] for row in rows)
+    each = for_rows(tuple(None if row is None else distinct[row] for row in rows))
     if promise is not None and max(g.rate for g in each if g is not None) != promise.rate:
         raise ReleaseFileError("expected the guarantee to be the weakest of the rows")
     return each

@@ -1,8 +1,9 @@
 """Pieces of a release: some million cells each, with a checksum of its own, which the header lists and signs.
 
 So whoever needs some rows reads and checks the pieces that hold them, and no others. Where the pieces lie (which
-groups of a Parquet file) need not be believed: other cells have another checksum. Releases from before there were
-pieces have to be read through.
+groups of a Parquet file) need not be believed: other cells have another checksum. But all groups must be in some
+piece: else a stranger's release would have other cells for those who read it in pieces than for those who read it
+through. Releases from before there were pieces have to be read through.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def describe_pieces(files: list[list[Piece]]) -> list[list[dict[str, Any]]]:
     ]
 
 
-def read_pieces(told: Any, n_files: int) -> list[list[Piece]]:
-    """What ``describe_pieces`` said; they lie one after the other."""
+def read_pieces(told: Any, n_files: int, n_cells: int) -> list[list[Piece]]:
+    """What ``describe_pieces`` said; they lie one after the other, in an array of so many cells."""
     if not isinstance(told, list) or len(told) != n_files:
         raise ReleaseFileError(f"expected the pieces of {n_files} files of cells, got others")
     found: list[list[Piece]] = []
@@ -52,8 +53,22 @@ def read_pieces(told: Any, n_files: int) -> list[list[Piece]]:
             whole = all(type(number) is int and 0 <= number < 2**63 for number in numbers)
             if not whole or len(groups) != 2 or len(cells) != 2 or type(sha256) is not str:
                 raise ReleaseFileError("expected pieces with their groups, cells and checksums")
-            if not (groups[0] == end < groups[1] and last < cells[0] <= cells[1]):
+            if not (groups[0] == end < groups[1] and last < cells[0] <= cells[1] < n_cells):
                 raise ReleaseFileError("expected pieces one after the other")
             end, last = groups[1], cells[1]
             found[-1].append(Piece((groups[0], groups[1]), (cells[0], cells[1]), sha256))
     return found
+
+
+def check_all(pieces: list[Piece], n_groups: int) -> None:
+    """Refuse a file that has groups of rows in no piece, or pieces that it has not.
+
+    >>> check_all([Piece((0, 2), (0, 9), "")], 2)
+    >>> check_all([], 1)
+    Traceback (most recent call last):
+    ...
+    countveil.counts.bounded.room.ReleaseFileError: expected 0 groups of rows, got 1
+    """
+    expected = pieces[-1].groups[1] if pieces else 0
+    if expected != n_groups:
+        raise ReleaseFileError(f"expected {expected} groups of rows, got {n_groups}")

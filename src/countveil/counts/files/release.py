@@ -220,19 +220,22 @@ def _check_target(target: Path, many: bool, overwrite: bool) -> None:
         )
 
 
-def read_release(path: str | os.PathLike[str], room: Room | None = None) -> Contents:
+def read_release(
+    path: str | os.PathLike[str], room: Room | None = None, sha256: str | None = None
+) -> Contents:
     """What ``write_release`` or ``stream_release`` wrote, all of it checked.
 
     ``room``: what it may take, if that is not by its own size: it may come packed once more, and with others.
+    ``sha256``: that of its header, if it must be one that was seen before.
     """
     source = Path(path)
     check_parquet(source)
     named = named_by(source)
     try:
-        return _read(source, room)
+        return _read(source, room, sha256)
     except ReleaseFileError as error:
         if named != named_by(source):  # it was overwritten meanwhile, and its old files are gone
-            return read_release(path, room)
+            return read_release(path, room, sha256)
         raise ReleaseFileError(f"{source}: {error}") from error.__cause__
     except (
         ValueError,
@@ -245,7 +248,7 @@ def read_release(path: str | os.PathLike[str], room: Room | None = None) -> Cont
     ) as error:
         # Arrow's errors are ValueError, OSError or one of the others too.
         if named != named_by(source):
-            return read_release(path, room)
+            return read_release(path, room, sha256)
         raise ReleaseFileError(f"{source}: damaged release file: {error}") from error
 
 
@@ -279,10 +282,17 @@ def read_described(
     return *check_header(described, room, len(files)), files, room
 
 
-def _read(source: Path, room: Room | None) -> Contents:
+def check_seen(header: Header, sha256: str | None) -> None:
+    """Refuse another release than the one whose header has this checksum."""
+    if sha256 not in (None, header.sha256):
+        raise ReleaseFileError("expected the release that the fit was begun with, got another")
+
+
+def _read(source: Path, room: Room | None, sha256: str | None) -> Contents:
     import pyarrow as pa
 
     header, draft, files, room = read_described(source, room)
+    check_seen(header, sha256)
     cells = read_cells(opened(files), room, draft, header)
     # Arrow keeps what it has used for its next table; here comes none, and a fit needs the room.
     pa.default_memory_pool().release_unused()

@@ -29,8 +29,8 @@ from countveil.counts.files.cells import (
 )
 from countveil.counts.files.folder import opened
 from countveil.counts.files.header import MISSING, Header
-from countveil.counts.files.pieces import Piece
-from countveil.counts.files.release import read_described
+from countveil.counts.files.pieces import Piece, check_all
+from countveil.counts.files.release import check_seen, read_described
 from countveil.counts.files.scratch import ScratchError, cell_list
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_rows(
     source = Path(path)
     try:
         header, draft, files, room = read_described(source, named=named)
-        _check_seen(header, sha256)
+        check_seen(header, sha256)
         stop = draft.shape[0] if stop is None else stop
         if not 0 <= start < stop <= draft.shape[0]:
             raise ReleaseFileError(f"expected rows among {draft.shape[0]}, got {start} to {stop}")
@@ -71,8 +71,7 @@ def read_rows(
                 if header.pieces is None:
                     found = _all_cells(name, draft, header, digest)
                 else:
-                    wanted = [one for one in header.pieces[place] if one.has_some_between(first, end)]
-                    found = _cells_of(wanted, name, draft, header)
+                    found = _cells_of(header.pieces[place], name, draft, header, first, end)
                 for cells in _between(found, first, end, room):
                     rows, columns = np.divmod(cells.flat, width)
                     above = cells.values > 0
@@ -106,15 +105,10 @@ def read_draft(path: Path, sha256: str | None = None) -> tuple[Header, Contents,
     """A release on disk without its cells: its header, all else that it says, and its size in bytes."""
     try:
         header, draft, _, room = read_described(path)
-        _check_seen(header, sha256)
+        check_seen(header, sha256)
     except _DAMAGE as error:
         raise ReleaseFileError(f"{path}: damaged release: {error}") from error
     return header, draft, room.n_bytes
-
-
-def _check_seen(header: Header, sha256: str | None) -> None:
-    if sha256 not in (None, header.sha256):
-        raise ReleaseFileError("expected the release that the fit was begun with, got another")
 
 
 def _draft_of(draft: Contents, start: int, stop: int) -> Contents:
@@ -135,16 +129,20 @@ def _all_cells(path: Path, draft: Contents, header: Header, digest: CellDigest) 
         yield from _batches(file, None, draft, header, digest)
 
 
-def _cells_of(pieces: list[Piece], path: Path, draft: Contents, header: Header) -> Iterator[Listed]:
-    """Those of some pieces of a file; where there are none it is not opened."""
-    for file in opened([path] if pieces else []):
+def _cells_of(
+    pieces: list[Piece], path: Path, draft: Contents, header: Header, first: int, end: int
+) -> Iterator[Listed]:
+    """Of the pieces of a file those that may have cells from ``first`` to before ``end``.
+
+    Where none has, it is not opened; but one without any pieces must be empty.
+    """
+    wanted = [one for one in pieces if one.has_some_between(first, end)]
+    for file in opened([path] if wanted or not pieces else []):
         check_schema(file.schema_arrow, draft)
-        for piece in pieces:
+        check_all(pieces, file.num_row_groups)
+        for piece in wanted:
             digest = CellDigest()
-            groups = range(*piece.groups)
-            if groups.stop > file.num_row_groups:
-                raise ReleaseFileError(f"expected {groups.stop} groups of rows, got {file.num_row_groups}")
-            yield from _batches(file, list(groups), draft, header, digest)
+            yield from _batches(file, list(range(*piece.groups)), draft, header, digest)
             if (digest.hexdigest(), digest.cells) != (piece.sha256, piece.cells):
                 raise ReleaseFileError("expected the cells that its checksum covers, got others")
 

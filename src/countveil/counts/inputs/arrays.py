@@ -136,6 +136,9 @@ class ListedCounts:
         inside = np.logical_and.reduce([place >= 0 for place in places])
         values = read(inside)
         check_kind(values.dtype, "counts")
+        values = (
+            values.astype(np.float32) if values.dtype == np.float16 else values
+        )  # which scipy does not know
         rows, *others = (place[inside] for place in places)
         columns = np.ravel_multi_index(tuple(others), shape[1:]) if others else np.zeros_like(rows)
         listed = sparse.coo_array((values, (rows, columns)), shape=n_rows_and_width(shape))
@@ -262,7 +265,8 @@ def fault(values: np.ndarray, *, negative_allowed: bool) -> str | None:
             return "NaN or infinite values"
         if (values != np.trunc(values)).any():
             return "fractional values"
-    lowest, highest = values.min(), values.max()
+    # As Python's numbers: a float of 16 bits cannot be compared with the limit.
+    lowest, highest = values.min().item(), values.max().item()
     if lowest < 0 and not negative_allowed:
         return "negative values"
     # Of a float at the limit nobody knows from which side it was rounded.

@@ -45,7 +45,10 @@ def read_count_file(path: str | os.PathLike[str], options: InputOptions) -> Any:
         ".mtx": _matrix_market, ".mtx.gz": _matrix_market, ".npz": _npz, ".npy": _npy,
     }.get(kind.lower())  # fmt: skip
     if read is None:
-        raise ValueError(f"counts: expected a file ending in {_KINDS}, got {source.name!r}")
+        # Not as what: it may be a text, which is to be counted.
+        raise ValueError(
+            f"counts: expected a file ending in {_KINDS}, got another name; texts come as a list, with a vocabulary"
+        )
     if source.exists() and not (
         source.is_file() or source.is_dir()
     ):  # a pipe would be waited for, a device read

@@ -233,9 +233,13 @@ class _Book:
 
     def _write(self, line: bytes) -> None:
         done = 0
-        while done < len(line):
-            done += self._file.write(line[done:])
-        os.fsync(self._file.fileno())
+        try:
+            while done < len(line):
+                done += self._file.write(line[done:])
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            reason = f"ledger: expected to write an entry, got: {error.strerror or error}"
+            raise OSError(error.errno, reason, str(self._path)) from error
         self._content += line
 
 

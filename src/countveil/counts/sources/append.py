@@ -55,7 +55,8 @@ def append_release(
         raise ValueError("parts: expected releases to append, got none")
     target = Path(os.path.realpath(path))
     with _alone(target):
-        grown = stack_alike([load_release(target), *map(_release, parts)], [str(path), *map(_name, parts)])
+        releases = map(_release, (target, *parts))
+        grown = stack_alike(releases, [str(path), *map(_name, parts)])
         grown.save(target, overwrite=True)
     return grown
 
@@ -80,17 +81,22 @@ def stack_files(
     if not given:
         raise ValueError("paths: expected releases, got none")
     check_free(Path(output), overwrite)
-    stacked = stack_alike([load_release(path) for path in given], given)
+    stacked = stack_alike(map(load_release, given), given)
     stacked.save(output, overwrite=overwrite)
     return stacked
 
 
-def stack_alike(releases: list[PrivateCounts], names: list[str]) -> PrivateCounts:
-    """``stack_rows`` of releases of one study, every one of them checked against the first."""
+def stack_alike(releases: Iterable[PrivateCounts], names: list[str]) -> PrivateCounts:
+    """``stack_rows`` of releases of one study, every one of them checked against the first as it comes.
+
+    Of strangers' each may take a gigabyte: none is held together with one that is refused.
+    """
     seen: dict[str, str] = {}
+    held: list[PrivateCounts] = []
     for release, name in zip(releases, names, strict=True):
+        held.append(release)
         labels = _labels(release, name)
-        _check_alike(release, releases[0], name, names[0])
+        _check_alike(release, held[0], name, names[0])
         for label in coarse_keys(labels):
             if label in seen:
                 raise ValueError(
@@ -98,7 +104,7 @@ def stack_alike(releases: list[PrivateCounts], names: list[str]) -> PrivateCount
                     "was released twice tells more than either promise says (cv.combine_releases adds the losses)"
                 )
             seen[label] = name
-    return releases[0] if len(releases) == 1 else stack_rows(*releases)
+    return held[0] if len(held) == 1 else stack_rows(*held)
 
 
 def _check_alike(release: PrivateCounts, first: PrivateCounts, name: str, first_name: str) -> None:
@@ -128,8 +134,9 @@ def _labels(release: PrivateCounts, name: str) -> np.ndarray:
 
 
 def _promises(release: PrivateCounts) -> list[Any]:
-    every = release.row_guarantees or (release.guarantee,)
-    return [promise for promise in every if promise is not None]
+    if release.guarantee is not None:
+        return [release.guarantee]
+    return [promise for promise in release.row_guarantees or () if promise is not None]
 
 
 def _release(part: Any) -> PrivateCounts:

@@ -53,7 +53,11 @@ class CombinedReleases:
     @cached_property
     def guarantee(self) -> Guarantee | None:
         """What all releases together promise about every row; None if one of them promises nothing."""
-        return None if self._composed is None else max(self._composed, key=lambda g: g.rate)
+        if self._composed is None:
+            return None
+        weakest, unit = max(self._composed, key=lambda g: g.rate), self.releases[0].guarantee
+        assert unit is not None
+        return Guarantee(weakest.epsilon, weakest.precision, unit.unit)
 
     @cached_property
     def _composed(self) -> tuple[Guarantee, ...] | None:
@@ -61,8 +65,8 @@ class CombinedReleases:
             return None
         each: list[Any] = []
         for release in self.releases:
-            promised = release.row_guarantees or (release.guarantee,) * self.shape[0]
-            each = list(promised) if not each else [a.compose(b) for a, b in zip(each, promised, strict=True)]
+            promised: Any = release.row_guarantees or (release.guarantee,) * self.shape[0]
+            each = [_together(*both) for both in zip(each, promised, strict=True)] if each else list(promised)
         return tuple(each)
 
     @property
@@ -115,6 +119,14 @@ class CombinedReleases:
         size = " x ".join(f"{n:,}" for n in self.shape)
         each = "\n".join(f"  {release!r}" for release in self.releases)
         return f"CombinedReleases({size}, the same counts released {len(self.releases)} times:\n{each})"
+
+
+def _together(one: Guarantee, other: Guarantee) -> Guarantee:
+    """Both losses of a row; of a person's where both are (``guarantees.for_rows``)."""
+    if one.unit == other.unit:
+        return one.compose(other)
+    row = [Guarantee(g.epsilon, g.precision) for g in (one, other)]
+    return row[0].compose(row[1])
 
 
 def combine_releases(*releases: PrivateCounts | CombinedReleases) -> CombinedReleases:

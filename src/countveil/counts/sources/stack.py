@@ -9,6 +9,7 @@ import numpy as np
 
 from countveil.counts.cells.clamp import RhoLevels
 from countveil.counts.cells.layout import Cells, Contents, NonPositive, Places
+from countveil.counts.guarantees import for_rows
 from countveil.counts.inputs.labels import (
     check_same_labels,
     coarse_keys,
@@ -220,17 +221,23 @@ def _promises(
 ) -> tuple[Guarantee | None, tuple[Guarantee | None, ...] | None]:
     """What holds for every row, and for each where they differ; nothing if a release was made without."""
     each: list[Guarantee | None] = []
+    units: set[str] = set()
     for part in held:
         if isinstance(part, PlainCounts):
             each += (None,) * part.shape[0]
         elif part.guarantee is None and part.row_guarantees is None:
             return None, None
         else:
-            each += part.row_guarantees or (part.guarantee,) * part.shape[0]
-    known = [g for g in each if g is not None]
-    units = sorted({g.unit for g in known})
+            promised = part.row_guarantees or (part.guarantee,) * part.shape[0]
+            each += promised
+            units.add(next(g.unit for g in (part.guarantee, *promised) if g is not None))
     if len(units) > 1:
-        raise ValueError(f"parts: expected guarantees for one unit, got {' and '.join(units)}")
-    if len(known) < len(each):
-        return None, tuple(each)
-    return max(known, key=lambda g: g.rate), None if len(set(known)) == 1 else tuple(each)
+        raise ValueError(f"parts: expected guarantees for one unit, got {' and '.join(sorted(units))}")
+    unit = units.pop()
+    # That of a person is about all rows of theirs, also where each has a level of its own.
+    known = [Guarantee(g.epsilon, g.precision, unit) for g in set(each) if g is not None]
+    for_unit = {(g.epsilon, g.precision): g for g in known}
+    rows = tuple(None if g is None else for_unit[g.epsilon, g.precision] for g in each)
+    if None in rows:
+        return None, for_rows(rows)
+    return max(known, key=lambda g: g.rate), None if len(for_unit) == 1 else for_rows(rows)

@@ -100,15 +100,14 @@ def draw_factors(
         if prior.symmetric:  # (c, d) and (d, c) are one entry
             off = ~np.eye(len(tokens), dtype=bool)
             tokens, exposure = tokens + off * tokens.T, exposure + off * exposure.T
-        drawn = draw_factor(key, first_row, rates, tokens, exposure, workers)
+        drawn = draw_factor(key, first_row, rates, tokens, exposure, everyone)
         held[name] = mirrored(drawn) if prior.symmetric else drawn
         if name in inferred and inferred[name].level:
-            met = held[name] * exposure
+            values = held[name]
             if prior.symmetric:
-                met, tokens = np.triu(met), np.triu(tokens)
-            rate = float(exact_sums(met.reshape(-1, 1), everyone)[0])
-            n_tokens = everyone.number(int(tokens.sum()))
-            move_level(name, inferred[name], held, n_tokens, rate, key, factors.index(name))
+                values, tokens = np.triu(values), np.triu(tokens)
+            rate, n_tokens = _total_rate(values, exposure, everyone), _number(tokens.reshape(-1))
+            move_level(name, inferred[name], held, everyone.number(n_tokens), rate, key, factors.index(name))
 
 
 def draw_factor(
@@ -128,10 +127,10 @@ def draw_factor(
         exposure = np.broadcast_to(exposure, (len(exposure), *tokens.shape[1:]))
     exposed = np.ascontiguousarray(exposure).reshape(len(exposure), -1)
     out = np.empty(flat.shape)
-    workers.run(
-        len(out),
+    workers.fill(
+        out,
         lambda start, stop: _draw_rows(key, first_row, start, stop, prior, flat, exposed, out),
-        small=workers.few(_NANOSECONDS * max(out.shape[1], 1)),
+        work=_NANOSECONDS * max(out.shape[1], 1),
     )
     return out.reshape(tokens.shape)
 
@@ -182,6 +181,23 @@ def mirrored(matrix: np.ndarray) -> np.ndarray:
 
 def _tokens_of(model: EinsumModel, statistics: Statistics, name: str) -> np.ndarray:
     return statistics.tokens[model._spec.factors.index(name)]
+
+
+def _total_rate(values: np.ndarray, exposure: np.ndarray, everyone: Workers) -> float:
+    """The expected tokens of a factor with this exposure."""
+    if len(exposure) > 1 or exposure.shape[1:] != values.shape[1:]:
+        return float(exact_sums((values * exposure).reshape(-1, 1), everyone)[0])
+    # All rows meet the same: no array of products, and sums that are several at a time.
+    sums = exact_sums(values.reshape(len(values), -1), everyone)
+    return math.fsum(sums * exposure.reshape(-1))
+
+
+@compiled
+def _number(tokens):  # type: ignore[no-untyped-def]
+    n = 0
+    for i in range(len(tokens)):
+        n += tokens[i]
+    return n
 
 
 def _sum(arrays: Iterable[np.ndarray]) -> np.ndarray:

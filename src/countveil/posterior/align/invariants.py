@@ -6,7 +6,8 @@ in all expected counts, the product of F_k over all axes; a row's shares of the 
 product over the other axes, over their sum; and the scales of an axis over their geometric mean. Of communities see
 ``communities``.
 
-Sums are formed in one order whatever lies where in memory, without BLAS: after a kill every bit comes again.
+Sums over rows are exact sums (``kernels.exact_sum``), others are formed in one order, without BLAS: every bit comes
+again after a kill, and where rows are spread over shards.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.kernels.exact_sum import exact_sums, signed_sum
 from countveil.posterior.align import aligned_as
 from countveil.posterior.align.communities import community_blocks, community_draws, community_traffic
 from countveil.posterior.align.matching import shares_of
-from countveil.posterior.scales import relative_scales, scale_draws, scales_name
+from countveil.posterior.scales import scale_draws, scales_name
+from countveil.runtime.workers import Workers
 
 
 class Quantity(NamedTuple):
@@ -54,11 +57,14 @@ def check_averaged(model: Any, keep: str) -> None:
         )
 
 
-def invariants_of(model: Any, state: Any, keep: str) -> Invariants:
-    """Of a state of such a model: with ``keep="columns"`` of its rows, with ``keep="summaries"`` of all axes."""
+def invariants_of(model: Any, state: Any, keep: str, everyone: Workers) -> Invariants:
+    """Of a state of such a model: with ``keep="columns"`` of its rows, with ``keep="summaries"`` of all axes.
+
+    ``everyone`` knows of rows that are elsewhere.
+    """
     if "communities" in aligned_as(model):
         return _of_communities(model, state)
-    return _of_factors(model, state, keep)
+    return _of_factors(model, state, keep, everyone)
 
 
 def row_sum_name(model: Any) -> str:
@@ -80,31 +86,31 @@ def component_dim(model: Any) -> str:
     return model.dims[name][model._spec.term(name).index(model._spec.latent)]
 
 
-def _of_factors(model: Any, state: Any, keep: str) -> Invariants:
+def _of_factors(model: Any, state: Any, keep: str, everyone: Workers) -> Invariants:
     names, kinds, component = model._spec.per_axis, aligned_as(model), component_dim(model)
-    factors = model.axis_factors(state)  # each (axis, component), in rows
-    sums = [factor.sum(axis=0) for factor in factors]
-    weights = [shares_of(np.ascontiguousarray(factor.T)) for factor in factors]
+    rows, *others = model.axis_factors(state)  # each (axis, component), in rows
+    sums = [exact_sums(np.ascontiguousarray(rows), everyone), *(factor.sum(axis=0) for factor in others)]
+    weights = [shares_of(np.ascontiguousarray(factor.T)) for factor in others]
     averaged: dict[str, Quantity] = {}
     if "topics" in kinds:
-        shares = shares_of(factors[0] * np.prod(sums[1:], axis=0))
+        shares = shares_of(rows * np.prod(sums[1:], axis=0))
         averaged["memberships"] = Quantity(shares, (0, component))
     if "components" in kinds:
-        averaged[weights_name(names[0])] = Quantity(weights[0], (component, 0))
+        shares = rows.T / np.maximum(sums[0], np.finfo(np.float64).tiny)[:, None]
+        averaged[weights_name(names[0])] = Quantity(shares, (component, 0))
     axes = range(len(names)) if keep == "summaries" else range(1)
-    averaged |= _scales(model, state, axes)
+    averaged |= _scales(model, state, axes, everyone)
     row = model.output_dims[0]
     dims = {name: model.dims[name] for name in state._fields}
+    matched = np.concatenate(weights, axis=1)
     if keep == "columns":
         kept = {name: getattr(state, name) for name in state._fields if row not in dims[name]}
         added = row_sum_name(model)
-        return Invariants(
-            np.concatenate(weights[1:], axis=1), averaged, {**kept, added: sums[0]}, {added: (component,)}
-        )
+        return Invariants(matched, averaged, {**kept, added: sums[0]}, {added: (component,)})
     for axis in axes[1:]:
-        averaged[weights_name(names[axis])] = Quantity(weights[axis], (component, axis))
+        averaged[weights_name(names[axis])] = Quantity(weights[axis - 1], (component, axis))
     averaged["share"] = Quantity(shares_of(np.prod(sums, axis=0)), (component,))
-    return Invariants(np.concatenate(weights[1:], axis=1), averaged, _numbers(state, dims), {})
+    return Invariants(matched, averaged, _numbers(state, dims), {})
 
 
 def _of_communities(model: Any, state: Any) -> Invariants:
@@ -116,7 +122,7 @@ def _of_communities(model: Any, state: Any) -> Invariants:
         "memberships": Quantity(shares_of(traffic), (0, "community")),
         "blocks": Quantity(blocks, ("community", "to_community")),
         "share": Quantity(shares_of(traffic.sum(axis=0)), ("community",)),
-        **_scales(model, state, range(2)),
+        **_scales(model, state, range(2), Workers(1)),
     }
     dims = {name: model.dims[name] for name in state._fields}
     return Invariants(np.ascontiguousarray(traffic.T), averaged, _numbers(state, dims), {})
@@ -126,14 +132,17 @@ def _product(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.einsum("...ij,...jk->...ik", one, other, optimize=False)
 
 
-def _scales(model: Any, state: Any, axes: range) -> dict[str, Quantity]:
+def _scales(model: Any, state: Any, axes: range, everyone: Workers) -> dict[str, Quantity]:
+    """Scales over their geometric mean (``posterior.scales.relative_scales``)."""
     fields = {name: np.asarray(value)[None, None] for name, value in state._asdict().items()}
-    found = {axis: scale_draws(model, fields, model._spec.output[axis]) for axis in axes}
-    return {
-        scales_name(axis): Quantity(relative_scales(draws)[0], (axis,))
-        for axis, draws in found.items()
-        if draws is not None
-    }
+    found: dict[str, Quantity] = {}
+    for axis in axes:
+        draws = scale_draws(model, fields, model._spec.output[axis])
+        if draws is not None:
+            logs, who = np.log(draws[0]), everyone if axis == 0 else Workers(1)
+            mean = signed_sum(logs, who) / who.number(len(logs))
+            found[scales_name(axis)] = Quantity(np.exp(logs - mean), (axis,))
+    return found
 
 
 def _numbers(state: Any, dims: Mapping[str, tuple[str, ...]]) -> dict[str, np.ndarray]:

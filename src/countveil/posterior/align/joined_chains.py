@@ -66,6 +66,10 @@ class JoinedChains:
         kept = {str(field): np.asarray(self._fields[field]) for field in self._fields}
         return {**kept, name: np.expand_dims(sums, place)}
 
+    def column_draws(self) -> list[np.ndarray]:
+        """The same by axis, each (draws of all chains, length of the axis, components)."""
+        return axis_draws(self._model, self.column_fields())
+
     @cached_property
     def of_columns(self) -> AlignedTopics | AlignedComponents:
         """The draws of the columns, aligned."""
@@ -173,7 +177,7 @@ class JoinedChains:
 
     def _mean_root(self) -> np.ndarray:
         """Of the aligned draws of the columns, on what running means were matched on."""
-        columns = axis_draws(self._model, self.column_fields())[1:]
+        columns = self.column_draws()[1:]
         found = np.zeros(self._running["root"].shape[1:])
         for s, order in enumerate(self.alignment.order):
             each = [distributions(factor[s : s + 1])[0] for factor in columns]
@@ -181,7 +185,7 @@ class JoinedChains:
         return found
 
     def _columns_as_components(self, order: np.ndarray | None) -> AlignedComponents:
-        rows, first, *others = axis_draws(self._model, self.column_fields())
+        rows, first, *others = self.column_draws()
         # A component's share is the product of all sums: the rows' goes into one factor, whose weights stay.
         scaled = first * rows.astype(np.float64)
         return AlignedComponents([scaled, *others], None, self._axes[1:], order)

@@ -18,6 +18,8 @@ from scipy.optimize import linear_sum_assignment
 
 #: Two or three are enough as a rule.
 MOST_ROUNDS = 20
+#: Each is compared with each: of so many that takes a gigabyte, and the time grows with their cube.
+MOST_MATCHED = 8192
 
 
 class Alignment(NamedTuple):
@@ -162,6 +164,11 @@ def root_of(draw: np.ndarray) -> np.ndarray:
 
 def match(reference: np.ndarray, root: np.ndarray) -> np.ndarray:
     """The draw's topic for each place of the reference."""
+    if len(root) > MOST_MATCHED:
+        raise ValueError(
+            f"components: expected at most {MOST_MATCHED:,} of which draws are brought into one order, got "
+            f"{len(root):,}"
+        )
     # For a square matrix the places come back as 0, 1, 2, ...
     return linear_sum_assignment(reference @ root.T, maximize=True)[1]
 

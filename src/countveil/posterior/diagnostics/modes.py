@@ -1,13 +1,17 @@
-"""Do the chains tell one story? Chains in different modes, found by the log-likelihood that is watched.
+"""Do the chains tell one story? Chains in different modes, found by their rates and by the log-likelihood.
 
-Within one mode the log-likelihood of a chain goes up and down by its spread s. Two chains whose means differ by
-many times s are in different places, and as neither has come near the other, longer ones may not either. How many
-times: the 1 - 1e-5 quantile of Student's t, whose degrees of freedom are the independent draws of the chain that
-has fewer of them (its effective sample size by itself), less one. Chains that drift, that hardly move or that are
-short have few, and must be further apart before anything is said: 4.8 times s with forty, 23 with five.
+**Rates.** Chains whose mean rates stay further apart than a chain moves from part to part are in different places
+(``clusters``), however likely the data are there. This is looked at wherever rates can be had (``sampled_rates``).
 
-On chains of one mode (AR(1), four of them) it is silent unless their autocorrelation time is several times their
-length: by then they look like chains that are stuck, and only much longer ones would tell.
+**Log-likelihood**, where that finds nothing. Within one mode the log-likelihood of a chain goes up and down by its
+spread s. Two chains whose means differ by many times s are in different places, and as neither has come near the
+other, longer ones may not either. How many times: the 1 - 1e-5 quantile of Student's t, whose degrees of freedom
+are the independent draws of the chain that has fewer of them (its effective sample size by itself), less one.
+Chains that drift, that hardly move or that are short have few, and must be further apart before anything is said:
+4.8 times s with forty, 23 with five.
+
+On chains of one mode both are silent unless their autocorrelation time is about their length or more: by then they
+look like chains that are stuck, and only much longer ones would tell.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from countveil.inference.monitor import LOG_LIKELIHOOD
+from countveil.posterior.diagnostics.clusters import Clusters, clusters_of
+from countveil.posterior.diagnostics.sampled_rates import rates_by_part
 
 if TYPE_CHECKING:
     from countveil.posterior.states import KeptDraws
@@ -34,15 +40,20 @@ _FALSE_ALARM = 1e-5
 _LEAST_FREEDOM = 4.0
 #: A chain with fewer independent draws drifts or jumps.
 _SETTLED = 5.0
+#: Levels that differ by fewer spreads overlap.
+_OVERLAP = 3.0
+_NUMBERS = {2: "two", 3: "three", 4: "four"}
 
 
 class Modes(NamedTuple):
-    """Chains by the solutions they are in, as far as the log-likelihood tells them apart."""
+    """Chains by the solutions they are in, as far as rates or the log-likelihood tell them apart."""
 
     groups: tuple[tuple[int, ...], ...]  # numbers of chains, those with the highest log-likelihood first
     levels: tuple[float, ...]  # mean log-likelihood of each group
     spread: float  # within a chain, the median of them
     unsettled: tuple[int, ...]  # chains that still drift or jump
+    #: How many times as far apart rates are between groups as within a chain; NaN if it was the level that told.
+    apart: float = math.nan
 
     @property
     def differ(self) -> bool:
@@ -50,8 +61,38 @@ class Modes(NamedTuple):
         return len(self.groups) > 1
 
     @property
+    def overlap(self) -> bool:
+        """Whether some groups differ in their rates, and hardly in how likely the data are there."""
+        gaps = -np.diff(self.levels)
+        return self.apart == self.apart and not bool((gaps > _OVERLAP * self.spread).all())
+
+    @property
     def finding(self) -> str:
         """Which chains are where, in words."""
+        text = self._by_rates() if self.overlap else self._by_level()
+        if self.unsettled:
+            rest = _named(self.unsettled)
+            text += f" {_capital(rest)} {'has' if len(self.unsettled) == 1 else 'have'} not settled."
+        return text
+
+    def _by_rates(self) -> str:
+        groups = sorted(self.groups)  # levels that overlap give no order
+        lone = [group[0] for group in groups if len(group) == 1]
+        together = [_named(group) for group in groups if len(group) > 1]
+        if together:
+            told = f"{together[0]} agree with each other"
+            told += "".join(f", {each} with each other" for each in together[1:])
+            told += f", {_named(lone)} with no other" if lone else ""
+        else:
+            told = "the two chains disagree" if len(lone) == 2 else "no two chains agree"
+        gap, many = _rounded(self.levels[0] - self.levels[-1]), _NUMBERS.get(len(self.groups), "several")
+        return (
+            f"{_capital(told)}: rates differ {_rounded(self.apart, 2)} times as much between them as within a "
+            f"chain, though log-likelihoods are only {gap} apart (within a chain they vary by "
+            f"{_rounded(self.spread)}). Probably {many} solutions, which longer chains may not leave."
+        )
+
+    def _by_level(self) -> str:
         best, others = self.groups[0], self.groups[1:]
         below = [_rounded(self.levels[0] - level) for level in self.levels[1:]]
         spread = f"(within a chain it varies by {_rounded(self.spread)})"
@@ -67,21 +108,22 @@ class Modes(NamedTuple):
         rest = "the others" if len(others) == 1 else _named(best)
         told = f"{' and '.join(parts)} below {rest} in log-likelihood {spread}"
         what = "another solution" if sum(map(len, others)) == 1 else "other solutions"
-        text = f"{told[0].upper()}{told[1:]}: probably {what}, which longer chains may not leave."
-        if self.unsettled:
-            rest = _named(self.unsettled)
-            text += (
-                f" {rest[0].upper()}{rest[1:]} {'has' if len(self.unsettled) == 1 else 'have'} not settled."
-            )
-        return text
+        return f"{_capital(told)}: probably {what}, which longer chains may not leave."
 
     @property
     def advice(self) -> str:
         """What can be done."""
-        best = [chain for chain in self.groups[0] if chain not in self.unsettled] or list(self.groups[0])
+        settled = [[chain for chain in group if chain not in self.unsettled] for group in self.groups]
+        chosen = [own or list(group) for own, group in zip(settled, self.groups, strict=True)]
+        if self.overlap:
+            each = " and ".join(f"posterior.chains({group})" for group in sorted(chosen)[:2])
+            return (
+                f"More chains show which solution is usual; {each} take one each: compare them on hidden cells, "
+                "and report both (docs/diagnostics.md)."
+            )
         return (
             "More chains show which solution is usual; "
-            f"posterior.chains({best}) takes the best; compare them on hidden cells "
+            f"posterior.chains({chosen[0]}) takes the best; compare them on hidden cells "
             "(docs/diagnostics.md)."
         )
 
@@ -89,8 +131,12 @@ class Modes(NamedTuple):
         return f"{self.finding} {self.advice}" if self.differ else ""
 
 
-def modes_of(log_likelihood: np.ndarray, numbers: Sequence[int] | None = None) -> Modes:
-    """Which chains are together, by their log-likelihoods (chain, draw); fewer than ten draws say nothing.
+def modes_of(
+    log_likelihood: np.ndarray, numbers: Sequence[int] | None = None, rates: np.ndarray | None = None
+) -> Modes:
+    """Which chains are together, by ``rates_by_part`` if they are known, and by log-likelihoods (chain, draw).
+
+    Fewer than ten draws say nothing.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = rng.normal(-12_276, 15, (4, 100))
@@ -105,6 +151,9 @@ solution, which longer chains may not leave.
     values = np.asarray(log_likelihood, dtype=np.float64)
     if len(values) < 2 or values.shape[1] < _FEWEST_DRAWS or not np.isfinite(values).all():
         return Modes((tuple(map(int, numbers)),), (math.nan,), math.nan, ())
+    clusters = None if rates is None else clusters_of(rates)
+    if clusters is not None and len(clusters.groups) > 1:
+        return _by_clusters(clusters, values, numbers)
     level, spread = values.mean(axis=1), values.std(axis=1, ddof=1)
     independent = np.array([_independent(chain) for chain in values])
 
@@ -141,11 +190,30 @@ solution, which longer chains may not leave.
     )
 
 
+def _by_clusters(clusters: Clusters, log_likelihood: np.ndarray, numbers: Sequence[int]) -> Modes:
+    """The groups that rates have told apart, with their levels: the highest first."""
+    levels = []
+    for group in clusters.groups:
+        settled = [chain for chain in group if chain not in clusters.unsettled] or list(group)
+        levels.append(float(log_likelihood[settled].mean()))
+    falling = np.argsort(-np.array(levels), kind="stable")
+    return Modes(
+        tuple(tuple(int(numbers[chain]) for chain in clusters.groups[place]) for place in falling),
+        tuple(levels[place] for place in falling),
+        float(np.median(log_likelihood.std(axis=1, ddof=1))),
+        tuple(int(numbers[chain]) for chain in clusters.unsettled),
+        clusters.apart,
+    )
+
+
 def posterior_modes(posterior: KeptDraws) -> Modes:
-    """Those of a posterior; of several views by the log-likelihoods of all of them together."""
-    group = posterior.tree["sample_stats"]
-    scalars = {str(name): values.to_numpy() for name, values in group.data_vars.items()}
-    return modes_of(watched_log_likelihood(scalars), group["chain"].to_numpy().tolist())
+    """Those of a posterior; of several views by the rates and log-likelihoods of all of them together."""
+    if posterior._modes is None:  # rates of a few thousand cells in some hundred draws: once is enough
+        group = posterior.tree["sample_stats"]
+        scalars = {str(name): values.to_numpy() for name, values in group.data_vars.items()}
+        numbers = group["chain"].to_numpy().tolist()
+        posterior._modes = modes_of(watched_log_likelihood(scalars), numbers, rates_by_part(posterior))
+    return posterior._modes
 
 
 def watched_log_likelihood(scalars: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -199,10 +267,14 @@ def _named(chains: Sequence[int]) -> str:
     return f"chains {', '.join(map(str, chains[:-1]))} and {chains[-1]}"
 
 
-def _rounded(value: float) -> str:
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _rounded(value: float, digits: int = 3) -> str:
     """Three digits are enough.
 
-    >>> _rounded(1257.3), _rounded(35.24), _rounded(0.1234)
-    ('1,260', '35.2', '0.123')
+    >>> _rounded(1257.3), _rounded(35.24), _rounded(0.1234), _rounded(2.345, 2)
+    ('1,260', '35.2', '0.123', '2.3')
     """
-    return f"{float(f'{value:.3g}'):,.12g}"
+    return f"{float(f'{value:.{digits}g}'):,.12g}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
@@ -21,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.inference.carry import Carry
-from countveil.inference.row_files import ROWS, are_whole, carry_from
+from countveil.inference.carry import Carry, split_running
+from countveil.inference.row_files import ROWS, are_whole, carry_from, with_rows
 from countveil.posterior.runs.run_files import BEFORE, COMING, NEWEST, RunFiles, is_place_file
 from countveil.runtime.machine import this_machine
 
@@ -42,7 +41,13 @@ class Checkpoint(NamedTuple):
     seconds: float  # so far
     made_by: dict[str, str]  # versions and processor
     carries: tuple[Carry, ...]
-    running: tuple[Mapping[str, np.ndarray], ...] = ()  # of every chain, see ``running_means``
+    running: tuple[
+        Mapping[str, np.ndarray], ...
+    ] = ()  # of every chain (``running_means``), if not in the carries
+
+    def sums(self, place: int) -> Mapping[str, np.ndarray]:
+        """The running means of the chain at this place; nothing, where all draws are kept."""
+        return self.running[place] if self.running else split_running(with_rows(self.carries[place]))[1]
 
 
 def write_checkpoint(
@@ -53,7 +58,9 @@ def write_checkpoint(
     carries: Iterable[Carry],
     running: Iterable[Carry] = (),
 ) -> None:
-    """The draws it speaks of must be on disk before. Running means come in the form of carries, after them."""
+    """The draws it speaks of must be on disk before. Running means come in the form of carries, after them, or in
+    them where shards hold them.
+    """
     newest, before = files.place / NEWEST, files.place / BEFORE
     header = {"sweep": sweep, "draws": draws, "seconds": seconds, "made_by": this_machine()}
     coming = files.place / COMING
@@ -111,7 +118,9 @@ def read_checkpoint(place: Path) -> Checkpoint | None:
             checkpoint = _read(path)
         except FileNotFoundError:
             return read_checkpoint(place)  # of a run that grows: it has another name by now
-        except (ValueError, KeyError, TypeError, OSError, RuntimeError, RecursionError, zipfile.BadZipFile):
+        except MemoryError:
+            raise
+        except Exception:  # whatever numpy, zipfile and json find wrong
             continue
         if path.name != found[0].name:
             warnings.warn(
@@ -144,6 +153,11 @@ def _read(path: Path) -> Checkpoint:
         half > 0 and numbers[:half] == numbers[half:]
     )  # running means follow the carries, in their order
     running = tuple(carry.state for carry in carries[half:]) if is_double else ()
+    named = [file.path for carry in carries if carry.rows is not None for file in carry.rows.files]
+    if len(set(numbers)) < len(numbers) - len(running) or len(set(named)) < len(named):  # each takes its room
+        raise ValueError("chains or files that come twice")
+    if not all(are_whole(carry.rows) for carry in carries if carry.rows is not None):
+        raise ValueError("rows that are lost, or damaged")
     return Checkpoint(
         int(header["sweep"]),
         int(header["draws"]),
@@ -155,18 +169,14 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _carry(part: bytes, place: Path) -> Carry:
-    """The carry; of its rows it is known that they are there."""
+    """The carry; its rows are named by where they should be."""
     carry = carry_from(part)
     if carry.rows is None:
         return carry
-    if not all(is_place_file(file.path) for file in carry.rows.files):
-        raise ValueError("a name that leads elsewhere")
+    if not carry.rows.files or not all(is_place_file(file.path) for file in carry.rows.files):
+        raise ValueError("no files, or a name that leads elsewhere")
     files = tuple(file._replace(path=str(place / file.path)) for file in carry.rows.files)
-    carry = carry._replace(rows=carry.rows._replace(files=files))
-    assert carry.rows is not None
-    if not are_whole(carry.rows):
-        raise ValueError("rows that are lost, or damaged")
-    return carry
+    return carry._replace(rows=carry.rows._replace(files=files))
 
 
 def warn_of_another_machine(made_by: dict[str, str]) -> None:

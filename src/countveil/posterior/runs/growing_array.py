@@ -9,6 +9,8 @@ are: whoever opens the folder sees those, and no zeros in place of others.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,21 @@ import numpy as np
 
 from countveil.posterior.runs.row_writer import CODEC, chunks_along
 from countveil.posterior.runs.run_files import RunFiles
+from countveil.posterior.runs.writer import SMALLEST_CHUNK
 
 #: Numbers of one chunk of what has one number per draw.
 SCALARS_PER_CHUNK = 4096
 
 
 class GrowingArray:
-    """An array of which every chain has ``draws`` draws; more come chain by chain."""
+    """An array of which every one of ``n_chains`` has ``draws`` draws of a ``shape``; more come chain by chain."""
 
-    def __init__(self, files: RunFiles, path: Path, draws: int) -> None:
+    def __init__(
+        self, files: RunFiles, path: Path, draws: int, n_chains: int, shape: Sequence[int] = ()
+    ) -> None:
         self._files, self._path = files, path
         self._node: dict[str, Any] = json.loads((path / "zarr.json").read_bytes())
-        n_chains = self._node["shape"][0]
+        _check_node(self._node, n_chains, shape, path.name)
         _, self._together, *self._rest = self._node["chunk_grid"]["configuration"]["chunk_shape"]
         self._dtype = np.dtype(self._node["data_type"]).newbyteorder("<")
         self._filled = [draws] * n_chains
@@ -98,10 +103,24 @@ class GrowingArray:
             ) from error
 
 
+def _check_node(node: dict[str, Any], n_chains: int, shape: Sequence[int], name: str) -> None:
+    """Refuse a stranger's array of other chains, draws or chunks: without draws its chunks may be of any size."""
+    _, together, *rest = node["chunk_grid"]["configuration"]["chunk_shape"]
+    size = np.dtype(node["data_type"]).itemsize * math.prod(shape)
+    same = (node["shape"][0], node["shape"][2:]) == (n_chains, list(shape))
+    same = same and all(cut <= max(1, n) for cut, n in zip(rest, shape, strict=True))
+    if not same or not (
+        together == 1 or (together <= SCALARS_PER_CHUNK and together * size <= SMALLEST_CHUNK)
+    ):
+        raise ValueError(f"path: expected a run of this problem, got one with another {name!r}")
+
+
 def number_draws(files: RunFiles, path: Path, draws: int) -> None:
     """The coordinate of draws: 0, 1, 2, ..."""
     node = json.loads((path / "zarr.json").read_bytes())
     (size,) = node["chunk_grid"]["configuration"]["chunk_shape"]
+    if size > SCALARS_PER_CHUNK:
+        raise ValueError("path: expected a run of this problem, got one with other numbers of draws")
     before, node["shape"] = node["shape"][0], [draws]
     for number in range(min(before, draws) // size, -(-draws // size)):
         whole = np.arange(number * size, (number + 1) * size).astype("<i8")

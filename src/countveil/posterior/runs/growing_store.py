@@ -22,18 +22,18 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.atomic import unfinished
-from countveil.inference.carry import BEFORE, Carry, is_like
-from countveil.inference.row_files import RowSaver, rows_per_block
+from countveil.inference.carry import Carry, check_form, has_running, split_running, with_running
+from countveil.inference.row_files import RowSaver, rows_per_block, with_rows
 from countveil.inference.settings import COMPLETE, Settings, described_settings
 from countveil.inference.store import Carries, kept_of
 from countveil.posterior.running_means import ChainMeans
-from countveil.posterior.runs.checkpoint import Checkpoint, write_checkpoint
+from countveil.posterior.runs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from countveil.posterior.runs.growing_array import SCALARS_PER_CHUNK, GrowingArray, number_draws
 from countveil.posterior.runs.packed_release import add_releases
 from countveil.posterior.runs.reader import damage_is_told
 from countveil.posterior.runs.row_writer import DrawWriter
 from countveil.posterior.runs.run_files import RunFiles
-from countveil.posterior.runs.running_group import RUNNING, chunks_of, write_running
+from countveil.posterior.runs.running_group import RUNNING, chunks_of, write_running, write_running_of
 from countveil.posterior.runs.schema import OPENING, checksum, present_name
 from countveil.posterior.runs.signals import Signals
 from countveil.posterior.runs.writer import LARGEST_CHUNK, SMALLEST_CHUNK
@@ -70,31 +70,49 @@ class GrowingStore:
         self._filled = [0 if checkpoint is None else checkpoint.draws] * len(self.chains)
         self._sweep = 0 if checkpoint is None else checkpoint.sweep  # of the last checkpoint
         self.saved = self._filled[0]  # draws of every chain that it has
-        self._is_new = True
+        self._is_new, self.counts_apart = True, False
         self._fields: dict[str, list[GrowingArray]] = {}
         self._scalars: dict[str, list[GrowingArray]] = {}
 
     def begin(self, started: Callable[[], Iterable[Carry]]) -> Iterable[Carry]:
         """The folder is there, and the arrays are open, from the last checkpoint on."""
         state = next(iter(started())).state
-        fields = list(state if self._running is None else self._running.begin(state))
+        kept = state if self._running is None else self._running.begin(state)
+        fields = {name: np.shape(value) for name, value in kept.items()}
         if self._new is not None:
             self._files = _make_folder(self.path, *self._new(state))
             self._open_arrays(fields)
         else:
             with damage_is_told(self.path):
                 if self._last is not None:
-                    _check_like(self._last.carries, started())
-                    self._load_running(self._last.running)
+                    # One at a time: they may be large.
+                    for own, carry in zip_longest(started(), self._carries_of(self._last)):
+                        check_form(carry, own)
+                    self._load_running(self._last)
                 self._open_arrays(fields)
-        return () if self._last is None else self._last.carries
+        return () if self._last is None else self._carries_of(self._last)
 
-    def _open_arrays(self, fields: list[str]) -> None:
+    def _carries_of(self, checkpoint: Checkpoint) -> Iterator[Carry]:
+        """With running means where shards hold them, else without."""
+        for place, carry in enumerate(checkpoint.carries):
+            if self.counts_apart and checkpoint.running:  # written by a process that had all rows
+                yield with_running(with_rows(carry), checkpoint.running[place])
+            elif has_running(carry) and not self.counts_apart:
+                yield split_running(with_rows(carry))[0]
+            else:
+                yield carry
+
+    def _open_arrays(self, fields: Mapping[str, tuple[int, ...]]) -> None:
+        """Those of the fields of a draw, by their shapes, and of what is monitored."""
         draws, attributes = self._filled[0], self._open_files.attributes()
         scalars, root = json.loads(attributes["scalars"]), self._open_files.root
-        if json.loads(attributes["fields"]) != fields or any(Path(name).name != name for name in scalars):
+        if json.loads(attributes["fields"]) != list(fields) or any(
+            Path(name).name != name for name in scalars
+        ):
             raise ValueError("path: expected a run of this problem, got one with other arrays")
-        self._fields = {name: [self._array(root / "posterior" / name, draws)] for name in fields}
+        self._fields = {
+            name: [self._array(root / "posterior" / name, draws, shape)] for name, shape in fields.items()
+        }
         for name in scalars:
             # An inferred alpha stands in both groups.
             groups = ["sample_stats", *(["posterior"] if name not in fields else [])]
@@ -103,23 +121,23 @@ class GrowingStore:
                 self._array(place, draws) for place in places if place.is_dir()
             ]
         if self._new is None:
+            self.note_settings()
+
+    def note_settings(self) -> None:
+        """That a run goes on, and for how long; a stop before its first sweep does not forget a new total."""
+        if self._files is not None:
             # A run that was killed may have more draws than its checkpoint says: they come again.
             now = self._described("interrupt")
-            self._open_files.set_attributes(draws=draws, settings=now, complete=0, checksum=None)
+            self._files.set_attributes(draws=self._filled[0], settings=now, complete=0, checksum=None)
 
     def keep(self, chain: int, state: Any, monitored: dict[str, float]) -> None:
         """The chain's next draw: on disk as soon as it fills a chunk."""
-        row = self.chains.index(chain)
-        for name, value in kept_of(state, chain, self._running).items():
-            for array in self._fields[name]:
-                array.append(row, value)
-        self._keep_scalars(row, monitored)
+        self.keep_columns(chain, kept_of(state, chain, self._running), monitored)
 
-    def _keep_scalars(self, row: int, monitored: dict[str, float]) -> None:
-        for name, scalar in monitored.items():
-            for array in self._scalars[name]:
-                array.append(row, scalar)
-        self._filled[row] += 1
+    @property
+    def spread_means(self) -> ChainMeans | None:
+        """Shards may count in their rows by themselves: the sums are in checkpoints, like all that they have."""
+        return self._running
 
     def row_writer(self, chain: int) -> DrawWriter | None:
         """What shards write the rows of the chain's next draw with, if its arrays are cut into blocks of rows."""
@@ -134,7 +152,7 @@ class GrowingStore:
         return DrawWriter(str(self._open_files.root), row, self._filled[row], blocks.pop(), cut)
 
     def keep_columns(self, chain: int, state: Mapping[str, np.ndarray], monitored: dict[str, float]) -> None:
-        """The rest of a draw whose rows shards have written."""
+        """What is kept of a draw; of arrays that are not there shards have written the rows."""
         row = self.chains.index(chain)
         for name, arrays in self._fields.items():
             for array in arrays:
@@ -142,7 +160,10 @@ class GrowingStore:
                     array.append(row, state[name])
                 else:
                     array.written(row)
-        self._keep_scalars(row, monitored)
+        for name, scalar in monitored.items():
+            for array in self._scalars[name]:
+                array.append(row, scalar)
+        self._filled[row] += 1
 
     def common(self) -> int:
         """Draws that every chain has."""
@@ -169,7 +190,10 @@ class GrowingStore:
         files, seconds = self._open_files, self._elapsed()
         files.set_attributes(settings=self._described(stopped))
         if stopped in COMPLETE:
-            if self._running is not None:
+            if self._running is not None and self.counts_apart:
+                last = read_checkpoint(files.place)  # of the last sweep; the shards are gone by now
+                write_running_of(files, () if last is None else last.carries)
+            elif self._running is not None:
                 write_running(files, [self._running.sums(chain) for chain in self.chains])
             mark_complete(files, seconds)
 
@@ -194,16 +218,19 @@ class GrowingStore:
 
     def _running_carries(self, sweep: int) -> Iterator[Carry]:
         """The running means of all chains, in the form of carries."""
-        if self._running is not None:
+        if self._running is not None and not self.counts_apart:
             for chain in self.chains:
                 yield Carry(chain, sweep, self._running.sums(chain), {})
 
-    def _load_running(self, found: Sequence[Mapping[str, np.ndarray]]) -> None:
-        if self._running is None:
+    def _load_running(self, checkpoint: Checkpoint) -> None:
+        if self._running is None or self.counts_apart:  # shards look at what they load
             return
-        if len(found) != len(self.chains):
-            raise ValueError("path: expected a checkpoint of this problem, got one without its running means")
-        for chain, sums in zip(self.chains, found, strict=True):
+        for place, chain in enumerate(self.chains):
+            sums = checkpoint.sums(place)
+            if not sums:
+                raise ValueError(
+                    "path: expected a checkpoint of this problem, got one without its running means"
+                )
             self._running.load(chain, sums)
 
     def _described(self, stopped: str) -> str:
@@ -217,8 +244,8 @@ class GrowingStore:
         assert self._files is not None
         return self._files
 
-    def _array(self, path: Path, draws: int) -> GrowingArray:
-        return GrowingArray(self._open_files, path, draws)
+    def _array(self, path: Path, draws: int, shape: Sequence[int] = ()) -> GrowingArray:
+        return GrowingArray(self._open_files, path, draws, len(self.chains), shape)
 
 
 def mark_complete(files: RunFiles, seconds: float) -> None:
@@ -286,8 +313,9 @@ def _encoding(tree: xr.DataTree, releases: Iterable[str]) -> dict[str, Any]:
             chunks[str(name)] = {"chunks": (1, min(together, SCALARS_PER_CHUNK), *rest)}
         encoding[f"/{group}"] = chunks
     if RUNNING in tree.children:
-        means = tree[RUNNING].data_vars.items()
-        encoding[f"/{RUNNING}"] = {str(name): {"chunks": chunks_of(variable)} for name, variable in means}
+        rows = json.loads(tree.attrs["dims"])[0]
+        means = chunks_of(tree[RUNNING].to_dataset(), rows)
+        encoding[f"/{RUNNING}"] = {name: {"chunks": chunks} for name, chunks in means.items()}
     for group in releases:
         sizes = {name: file.size for name, file in tree[group].data_vars.items()}
         encoding[f"/{group}"] = {
@@ -301,23 +329,3 @@ def _block(group: xr.Dataset, rows: str) -> int:
     found = [one for one in group.data_vars.values() if one.dims[2:].count(rows) == 1]
     sizes = [one.dtype.itemsize * math.prod(one.shape[2:]) // one.sizes[rows] for one in found]
     return rows_per_block(found[0].sizes[rows], max(sizes)) if found else 2**63
-
-
-def _check_like(carries: Sequence[Carry], started: Iterable[Carry]) -> None:
-    """Carries from a file have the arrays of this problem: compiled code does not look at their sizes."""
-    same = True
-    for own, carry in zip_longest(started, carries):  # one at a time: they may be large
-        if own is None or carry is None or own.chain != carry.chain:
-            same = False
-            break
-        extra = own.extra
-        if any(name.startswith(BEFORE) for name in carry.extra):  # stopped in the midst of a relocation
-            kept = {f"{BEFORE}{name}": value for name, value in own.state.items()}
-            extra = {**extra, **kept, f"{BEFORE}log_likelihood": np.zeros(())}
-        elsewhere = () if carry.rows is None else carry.rows.axes  # shards look at their rows
-        for found, expected in ((carry.state, own.state), (carry.extra, extra)):
-            here = {name: value for name, value in expected.items() if name not in elsewhere}
-            same = same and found.keys() == here.keys()
-            same = same and all(is_like(found[name], here[name]) for name in here)
-    if not same:
-        raise ValueError("path: expected a checkpoint of this problem, got one with another state")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from countveil.counts.files.atomic import unfinished
-from countveil.inference.carry import Carry
+from countveil.inference.carry import Carry, split_running
 from countveil.inference.row_files import with_rows
 from countveil.inference.settings import OUTCOMES
 from countveil.posterior.runs.checkpoint import write_checkpoint
@@ -59,8 +59,9 @@ def merge_folders(folders: Sequence[Path], target: Path) -> None:
                 settings = runs[0].settings | {
                     "chains": len(places), "seconds": seconds, "interrupted": False,
                 }  # fmt: skip
-                ordered = (with_rows(carries[number]) for number, _, _ in places)
-                running = [_running(runs[i], row) for _, i, row in places if runs[i].last.running]
+                ordered = (split_running(with_rows(carries[number]))[0] for number, _, _ in places)
+                running = [_running(runs[i], row) for _, i, row in places]
+                running = [carry for carry in running if carry.state]  # none, where all draws are kept
                 write_checkpoint(files, runs[0].last.sweep, runs[0].last.draws, seconds, ordered, running)
                 if running:
                     write_running(files, [carry.state for carry in running])
@@ -71,7 +72,7 @@ def merge_folders(folders: Sequence[Path], target: Path) -> None:
 
 def _running(run: ReopenedRun, row: int) -> Carry:
     """The running means of one chain, in the form of a carry."""
-    return run.last.carries[row]._replace(state=run.last.running[row], extra={})
+    return run.last.carries[row]._replace(state=run.last.sums(row), extra={}, rows=None)
 
 
 def _check_one_problem(runs: Sequence[ReopenedRun]) -> None:

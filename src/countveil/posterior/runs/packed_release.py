@@ -76,6 +76,10 @@ def release_at(place: Mapping[str, Any], run: Path, given: Any = None, scratch: 
     path, sha256 = place["path"], place["sha256"]
     if not isinstance(path, str) or not isinstance(sha256, str):
         raise TypeError("a path and a checksum")
+    if given is None and path.startswith(
+        ("\\\\", "//")
+    ):  # to look there is to tell another machine who we are
+        raise ValueError(f"data: expected the release of this run, which lies on another machine ({path!r})")
     tried = [Path(path), run.parent / Path(path).name] if given is None else [Path(given)]
     for one in tried:
         if one.exists():

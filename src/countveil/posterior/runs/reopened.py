@@ -13,6 +13,7 @@ import zarr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.inference.settings import Settings
+from countveil.kernels.philox import MAX_CHAINS
 from countveil.posterior.running_means import ChainMeans
 from countveil.posterior.runs.checkpoint import (
     Checkpoint,
@@ -84,6 +85,9 @@ class ReopenedRun:
         """The numbers of its chains."""
         # By itself: of a run that was killed some arrays may have more draws than others.
         numbers: Any = zarr.open_array(self.path / "sample_stats" / "chain", mode="r")[...]
+        known = all(0 <= number < MAX_CHAINS for number in numbers)  # streams have no other names
+        if not known or len(set(numbers.tolist())) < len(numbers):  # nor two chains one
+            raise PosteriorFileError("path: expected a whole run, got a damaged one (numbers of its chains)")
         return [int(number) for number in numbers]
 
     def scalars(self) -> dict[str, np.ndarray]:

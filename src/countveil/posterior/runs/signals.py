@@ -2,7 +2,8 @@
 
 SIGTERM, SIGHUP and Ctrl-C: finish the sweep, write a checkpoint, stop. SIGUSR1: write one and go on. A second
 Ctrl-C stops at once. Only in the main thread, only what nobody else handles but our own command (``nohup`` has
-SIGHUP ignored, and it stays so), and all is put back afterwards.
+SIGHUP ignored, and it stays so), and all is put back afterwards. What the command has held back while the run was
+opened counts as having come.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class Signals:
                 handler = None if number is None else signal.getsignal(number)
                 if number is not None and (handler == usual or getattr(handler, "gives_way", False)):
                     self._before[number] = signal.signal(number, self._came)
+                    held: list[int] = getattr(handler, "held", [])
+                    if held:
+                        self.stop = signal.Signals(held.pop())
         return self
 
     def __exit__(

@@ -59,6 +59,7 @@ def problem_again(
     model: Any,
     data: Any,
     n_bytes: int,
+    n_chains: int,
     engine: str = "cpu",
 ) -> Problem:
     """The problem of a run from its root's attributes, its releases, and what it does not hold.
@@ -81,7 +82,7 @@ def problem_again(
     if isinstance(own, EinsumModel | SharedFactors):
         data_of = given if isinstance(own, SharedFactors) else {"": given}
         n_bytes += sum(one.n_bytes for one in data_of.values() if isinstance(one, ReleaseOnDisk))
-        check_state(own.views, {view: data_of[view].shape for view in own.views}, n_bytes)
+        check_state(own.views, {view: data_of[view].shape for view in own.views}, n_chains, n_bytes)
     if isinstance(given, ReleaseOnDisk) and not may_stay_unread(given, own, engine):
         given.read()
     if own is not model and model is not None:

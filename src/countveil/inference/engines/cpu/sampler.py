@@ -114,8 +114,10 @@ class CpuSampler:
 
     def load(self, carry: Carry) -> None:
         """Go on with the chain of a carry, from its sweep."""
-        state = self._problem.state_type(**{name: np.array(value) for name, value in carry.state.items()})
-        extra = {name: np.array(value) for name, value in carry.extra.items()}
+        # In the order that is compiled already: a file may have another.
+        fields = {name: np.array(value, order="C") for name, value in carry.state.items()}
+        state = self._problem.state_type(**fields)
+        extra = {name: np.array(value, order="C") for name, value in carry.extra.items()}
         needed = {"alpha"} if self._problem.alpha is not None else set()
         needed |= {
             _of_view(name, "noise_plus") for name, v in self._problem.views.items() if v.method == "bessel"

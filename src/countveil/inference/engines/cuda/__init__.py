@@ -8,10 +8,13 @@
 ``counts``          the data on the device, and the tokens of one sweep of any factorization that unfolds
 ``halves``          upper bounds of all rates, by one product in half precision
 ``look``            one uniform per cell, which settles nearly all of them
-``cells``           the others, drawn one by one, and plain counts
+``cells``           the others, drawn one by one
+``plain_cells``     cells whose counts are known
+``tokens``          tokens of such cells, given to components
 ``factors``         both factors, their scales, and what is inferred of them
 ``network_cells``   true counts of a network and their tokens, of many chains at once
 ``network_factors`` its memberships, row after row, its blocks, and their scales
+``network_priors``  what is inferred of a network's prior, and what actors receive
 ``sums``            sums over rows, as sums of integers
 ``watch``           the scalars by which a chain is watched
 ``device``          the device itself; numpy in its place where numba's simulator runs

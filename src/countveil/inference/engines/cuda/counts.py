@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from countveil.inference.engines.cuda import cells, device, halves, look
+from countveil.inference.engines.cuda import cells, device, halves, look, plain_cells
+from countveil.inference.engines.cuda.tokens import BLOCKS
 from countveil.inference.observed import Observed, rows_of
 
 #: Cells whose bounds are held at a time.
@@ -116,11 +117,11 @@ class DeviceCounts:
         if self.is_plain:
             hard = self._n_hard[0], self._hard
             device.launch_blocks(
-                cells.share_plain_cells, cells.BLOCKS, cells.PLAIN_THREADS,
+                plain_cells.share_plain_cells, BLOCKS, plain_cells.THREADS,
                 key, width, *self._cells, *self._singles, *tokens, *hard,
             )  # fmt: skip
             device.launch_blocks(
-                cells.share_hard_cells, cells.HARD_BLOCKS, cells.PLAIN_THREADS,
+                plain_cells.share_hard_cells, plain_cells.HARD_BLOCKS, plain_cells.THREADS,
                 key, width, *self._cells, theta, phi, *tokens, *hard,
             )  # fmt: skip
             return
@@ -137,11 +138,11 @@ class DeviceCounts:
             )  # fmt: skip
             if SPLIT:
                 device.launch_blocks(
-                    cells.draw_easy_cells, cells.BLOCKS, cells.EASY_THREADS,
+                    cells.draw_easy_cells, BLOCKS, cells.EASY_THREADS,
                     key, first, width, *still_open, self._codes, *self._noise, theta, phi, *tokens, *hard,
                 )  # fmt: skip
             device.launch_blocks(
-                cells.draw_hard_cells, cells.BLOCKS, cells.HARD_THREADS,
+                cells.draw_hard_cells, BLOCKS, cells.HARD_THREADS,
                 key, first, width, *(hard if SPLIT else still_open), *released, *self._noise, theta, phi, *tokens,
             )  # fmt: skip
 

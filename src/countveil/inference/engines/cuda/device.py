@@ -79,13 +79,20 @@ def _device(cupy: Any) -> Device | str:
     return Device(name, capability, int(free), int(total))
 
 
-def kernel(function: Callable[..., Any] | None = None, *, registers: int | None = None) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, *, registers: int | None = None, kind: str = ""
+) -> Any:
     """A CUDA kernel, compiled on its first launch; its machine code is kept beside that of the CPU.
 
-    With at most so many registers for each thread, more of them run at a time.
+    With at most so many registers for each thread, more of them run at a time. Kernels that are made of one source
+    for several kinds of work say which: their machine code is kept apart by it. In one index two processes that
+    compile at the same time could each leave the other's code under its own name.
     """
     if function is None:
-        return partial(kernel, registers=registers)
+        return partial(kernel, registers=registers, kind=kind)
+    if kind:
+        function.__name__ += f"_{kind}"
+        function.__qualname__ += f"_{kind}"
     try:
         config: Any = importlib.import_module(
             "numba.cuda.core.config"

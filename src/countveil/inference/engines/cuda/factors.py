@@ -38,8 +38,8 @@ N_TERMS = 6
 _TERMS = BLOCK_ROWS * N_TERMS
 #: Entries that a thread of ``draw_factor`` draws one after the other, and its registers.
 TURNS, FACTOR_REGISTERS = 4, 128
-# Scales stay within these, as on the CPU.
-_LEAST, _MOST = 1e-30, 1e30
+#: Scales stay within these, as on the CPU.
+LEAST, MOST = 1e-30, 1e30
 # Places of the numbers of ``prior.Hyper``.
 _LEVEL, _LOG_SHAPE, _LOG_SHAPE_SD, _MEAN_SHAPE = range(4)
 
@@ -93,7 +93,7 @@ def draw_level_move(seed, chain, sweep, row, level, n_tokens, rate, of_level):
     stream = open_stream(seed, chain, sweep, steps.PRIOR_LAWS, row)
     d, stream = gamma(stream, 2.0 * of_level, 1.0 + level)
     drawn, stream = gamma(stream, of_level + n_tokens, rate + d * level)
-    return max(drawn, _LEAST)
+    return max(drawn, LEAST)
 
 
 @compiled
@@ -102,7 +102,7 @@ def draw_level(seed, chain, sweep, row, level, shape, rate, of_level):
     stream = open_stream(seed, chain, sweep, steps.PRIOR_LAWS, row)
     d, stream = gamma(stream, 2.0 * of_level, 1.0 + level)
     drawn, stream = gamma(stream, of_level + shape, d + rate)
-    return min(max(drawn, _LEAST), _MOST)
+    return min(max(drawn, LEAST), MOST)
 
 
 @kernel
@@ -241,7 +241,7 @@ def move_scales(
             rate = hyper[_MEAN_SHAPE] + scale * sum_at(1, k, row_largest, row_halves)
             shape = hyper[_MEAN_SHAPE] + row_shape * n_rows
             inverse = gamma_of(seed, chain, sweep, steps.PRIOR_MEANS, k, shape, rate)
-            means[k] = min(max(1.0 / inverse, _LEAST), _MOST)
+            means[k] = min(max(1.0 / inverse, LEAST), MOST)
 
 
 @kernel
@@ -285,7 +285,7 @@ def draw_scales_of_block(
         g, inverse = draw_two(
             key[0], key[1], key[2], number * ROWS_PER_FACTOR + i, t + s, t + s * m / old, more, total, s * m
         )
-        u = min(max(1.0 / inverse, _LEAST), _MOST)
+        u = min(max(1.0 / inverse, LEAST), MOST)
         scales[i] = u
         # Sums are made of what is not negative: logarithms above and below 0 apart.
         ratio = g / u * m

@@ -17,10 +17,10 @@ import math
 
 import numpy as np
 
-from countveil.inference.engines.cuda.cells import tokens_of_component
 from countveil.inference.engines.cuda.device import SIMULATED, cuda, kernel
 from countveil.inference.engines.cuda.halves import place
 from countveil.inference.engines.cuda.look import words_of
+from countveil.inference.engines.cuda.tokens import tokens_of_component
 from countveil.kernels import steps
 from countveil.kernels.noise.geometric import draw_count_at
 from countveil.kernels.philox import open_stream

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from countveil.inference.engines.cuda import network_cells, network_factors
+from countveil.inference.engines.cuda import network_cells, network_factors, network_priors
 from countveil.inference.engines.cuda.device import (
     Recorded,
     empty,
@@ -31,6 +31,7 @@ from countveil.inference.observed import Observed, rows_of
 from countveil.inference.relocation import Relocation
 from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel
+from countveil.models.einsum import prior as prior_module
 from countveil.models.einsum.exposure import exposure_of
 from countveil.models.einsum.update import Statistics
 from countveil.runtime.workers import Workers
@@ -40,11 +41,13 @@ MOST_CELLS = 2**22
 #: Chains are swept in so many groups, of no fewer than so many: while rows of some are drawn one after the other,
 #: which leaves a device idle, the cells of others fill it.
 GROUPS, LEAST_OF_GROUP = 4, 8
+#: Fields of a state that are numbers, in the order of their places on the device.
+_SCALARS = ("theta_scale_upper", "theta_scale_lower", "receiving_shape", "pi_level")
 
 
 def fits(model: Any, data: Observed) -> TypeGuard[CommunityModel]:
-    """Whether chains of a model can be swept here: a network with the fixed prior, without self-loops."""
-    if not isinstance(model, CommunityModel) or model.rate is None or model.self_loops:
+    """Whether chains of a model can be swept here: a network without self-loops."""
+    if not isinstance(model, CommunityModel) or model.self_loops:
         return False
     if (
         model.n_communities > network_factors.MOST_COMMUNITIES
@@ -56,9 +59,12 @@ def fits(model: Any, data: Observed) -> TypeGuard[CommunityModel]:
     return int(missing.sum()) == data.n_rows
 
 
-def bytes_of_chains(data: Observed, n_communities: int, n_chains: int) -> int:
+def bytes_of_chains(model: CommunityModel, data: Observed, n_chains: int) -> int:
     """About what the data and the chains take on the device."""
+    n_communities = model.n_communities
     of_chain = 8 * (10 * data.n_rows + 4 * n_communities + 2) * n_communities + 8 * data.n_rows * data.width
+    if model.rate is None:
+        of_chain += 8 * (3 * data.n_rows + n_communities + 1) * (n_communities + 1)
     listed = 2 * 8 * min(len(data.missing_columns), data.n_rows * data.width)
     return data.n_rows * data.width * 8 + data.cell_rho.nbytes + listed + n_chains * of_chain
 
@@ -76,6 +82,7 @@ class Network:
     ) -> None:
         self.model, self._seed, self._workers, self._relocation = model, seed, workers, relocation
         self._n, self._size = data.n_rows, model.n_communities
+        self._infers, self._has_receiving = model.rate is None, "receiving" in model._spec.factors
         self.exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
         pairs = model.pair_cells({"": self.exposure}, {"": (data.n_rows, data.width)})["theta"]
         self._lists_observed = pairs.observed
@@ -101,7 +108,7 @@ class Network:
                 other.held = self._on_host(other)
             self._is_open = False
         self._chains[number] = chain
-        chain.held = {name: held[name] for name in ("theta", "pi")}
+        chain.held = held
         if self._is_open:
             self._put(chain)
 
@@ -119,9 +126,12 @@ class Network:
         return self.model._state(self._on_host(chain) if self._is_open else chain.held)
 
     def tokens(self, chain: NetworkChain) -> list[np.ndarray]:
-        """Those of both factors, of a chain's last sweep."""
+        """Those of all factors, of a chain's last sweep."""
         self.sweep_asked()
-        return [to_host(self._tokens[chain.slot]), to_host(self._block_tokens[chain.slot])]
+        counters = [self._tokens, self._block_tokens]
+        if self._has_receiving:
+            counters.append(self._received_tokens)
+        return [to_host(counter[chain.slot]) for counter in counters]
 
     def sweep_asked(self) -> None:
         """All sweeps that have been asked for. Nothing waits for the device, but where components are moved."""
@@ -161,6 +171,7 @@ class Network:
         self._phi_parts = empty((k, size, network_cells.LANES, n), np.float64)
         self._counts, self._many = empty((k, n * n), np.int64), empty(k, np.int32)
         self._tokens, self._block_tokens = empty((k, n, size), np.int64), empty((k, size, size), np.int64)
+        self._open_priors(k)
         n_groups = min(max(k // LEAST_OF_GROUP, 1), GROUPS)
         slots = [to_device(part) for part in np.array_split(np.arange(k), n_groups)]
         self._groups = [Recorded(partial(self._sweep, of_group)) for of_group in slots]
@@ -169,30 +180,66 @@ class Network:
             self._put(chain)
         self._is_open = True
 
+    def _open_priors(self, k: int) -> None:
+        """Places for what is inferred; kernels that have no use for an array get one without entries."""
+        n, size = self._n, self._size
+        rows, communities = (n, size) if self._infers else (0, 0)
+        receivers = n if self._has_receiving else 0
+        self._scales, self._means = empty((k, rows), np.float64), empty((k, communities), np.float64)
+        self._scalars = empty((k, network_factors.N_SCALARS), np.float64)
+        self._met_by = empty((k, communities, communities), np.float64)
+        self._received = empty((k, receivers), np.float64)
+        self._received_tokens = empty((k, receivers), np.int64)
+        self._receivers, self._below_receivers = (empty((k, receivers, size), np.float64) for _ in range(2))
+        self._weighted_phi = empty((k, size, receivers), np.float64)
+        self._fields = {"theta": self._theta, "pi": self._pi}
+        if self._infers:
+            self._fields |= {"theta_scale": self._scales, "theta_mean": self._means}
+        if self._has_receiving:
+            self._fields["receiving"] = self._received
+
     def _put(self, chain: NetworkChain) -> None:
-        fill_from(self._theta[chain.slot], chain.held["theta"])
-        fill_from(self._pi[chain.slot], chain.held["pi"])
+        for name, array in self._fields.items():
+            fill_from(array[chain.slot], chain.held[name])
+        if self._infers:
+            scalars = [float(chain.held.get(name, 1.0)) for name in _SCALARS]
+            fill_from(self._scalars[chain.slot], np.array(scalars))
         key = np.array([self._seed, chain.number, chain.sweeps], dtype=np.uint64)
         fill_from(self._keys[chain.slot], key)
 
     def _on_host(self, chain: NetworkChain) -> dict[str, np.ndarray]:
-        return {"theta": to_host(self._theta[chain.slot]), "pi": to_host(self._pi[chain.slot])}
+        held = {name: to_host(array[chain.slot]) for name, array in self._fields.items()}
+        if not self._infers:
+            return held
+        scalars = zip(_SCALARS, to_host(self._scalars[chain.slot]), strict=True)
+        known = self.model.state_type._fields
+        return held | {name: np.asarray(x) for name, x in scalars if name in known}
 
     def _sweep(self, slots: Any) -> None:
         """One sweep of the chains at these slots."""
         k, n, size = len(slots), self._n, self._size
         keys, theta, pi, phi, turned = self._keys, self._theta, self._pi, self._phi, self._turned
         tokens, block_tokens, totals = self._tokens, self._block_tokens, self._totals
-        shape, rate, symmetric = self.model.shape, float(self.model.rate or 0.0), not self.model.directed
+        shape, symmetric = self.model.shape, not self.model.directed
+        rate = (
+            shape if self.model.rate is None else float(self.model.rate)
+        )  # over scales and means, if there are any
+        hyper = prior_module.HYPER
         lists = self._lists_observed, *self._lists
         phi_parts, counts, many = self._phi_parts, self._counts, self._many
         launch(
             network_cells.open_sweep, k * max(n, size) * size,
             keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tokens, many,
         )  # fmt: skip
+        if self._has_receiving:
+            launch(
+                network_priors.weigh_receivers, k * n * size,
+                slots, self._received, theta, phi, self._receivers, self._weighted_phi,
+            )  # fmt: skip
         launch_blocks(
             network_cells.draw_counts, k * math.ceil(n * n / network_cells.RUN), network_cells.THREADS,
-            keys, slots, self._released, *self._noise, theta, phi, counts, many,
+            keys, slots, self._released, *self._noise, theta,
+            self._weighted_phi if self._has_receiving else phi, counts, many,
         )  # fmt: skip
         launch_blocks(
             network_cells.give_tokens, k * math.ceil(n * n / network_cells.THREADS), network_cells.THREADS,
@@ -208,21 +255,40 @@ class Network:
             keys, slots, shape, symmetric, tokens, block_tokens, *drawn,
         )  # fmt: skip
         launch_blocks(
-            network_factors.draw_rows, k, network_factors.THREADS,
+            network_factors.rows_kernel(self._infers, self._has_receiving), k, network_factors.THREADS,
             slots, rate, *lists, drawn[0], pi, turned, self._below, theta, totals,
+            self._scales, self._means, self._received, self._receivers, self._below_receivers,
         )  # fmt: skip
         launch(
             network_factors.fill_exposure, k * n * size,
             slots, self._lists_observed, *self._lists[2:], theta, totals, self._exposed,
         )  # fmt: skip
         launch(
-            network_factors.draw_blocks, k * size * size,
-            slots, rate, symmetric, drawn[1], self._exposed, theta, pi,
+            network_factors.blocks_kernel(self._infers), k * size * size,
+            slots, rate, symmetric, drawn[1], self._exposed,
+            self._receivers if self._has_receiving else theta, self._scalars, self._met_by, pi,
         )  # fmt: skip
+        if self._infers:
+            launch_blocks(
+                network_priors.move_level, k, network_factors.THREADS,
+                keys, slots, symmetric, hyper.level, block_tokens, self._met_by, self._scalars, pi,
+            )  # fmt: skip
+        if self._has_receiving:
+            launch(
+                network_priors.draw_receiving, k * n,
+                keys, slots, counts, self._exposed, theta, pi, self._scalars,
+                self._received_tokens, self._received, threads=network_priors.FEW_THREADS,
+            )  # fmt: skip
         launch_blocks(
-            network_factors.trade_scales, k, network_factors.THREADS,
-            keys, slots, shape, rate, symmetric, totals, pi, theta,
+            network_factors.trade_kernel(self._infers), k, network_factors.THREADS,
+            keys, slots, shape, rate, hyper.mean_shape, symmetric, totals, self._scalars, self._means, pi, theta,
         )  # fmt: skip
+        if self._infers:
+            launch_blocks(
+                network_priors.draw_priors, k, network_factors.THREADS,
+                keys, slots, shape, symmetric, *hyper, theta, pi, self._received,
+                self._means, self._scales, self._scalars,
+            )  # fmt: skip
 
 
 class NetworkChain:

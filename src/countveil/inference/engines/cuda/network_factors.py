@@ -4,11 +4,16 @@ The laws are those of ``models.einsum``: ``tied`` (memberships), ``update`` (gam
 between memberships and blocks). A gamma draw is one of rate 1, which needs the tokens alone, over its rate. So all
 of them are drawn first, at once, an entry by a thread; and only rates wait for the rows before them: a block of
 threads has the rows of one chain. Every sum is made in one order, whichever chains go together.
+
+Priors are fixed, or inferred (``network_priors`` has the rest of that). Kernels are made for each kind, so that the
+fixed one has no work with what only the other needs.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +27,9 @@ from countveil.kernels.philox import open_stream
 from countveil.models.einsum.prior import ROWS_PER_FACTOR
 from countveil.runtime.compiled import compiled
 
+#: Places of scalars of a chain: shapes of the laws of memberships' scales and of receiving; the level of blocks.
+UPPER, LOWER, RECEIVING_SHAPE, LEVEL = range(4)
+N_SCALARS = 4
 #: Threads of a block that has a chain: as many as there may be communities, at least.
 THREADS = 8 if SIMULATED else 128
 MOST_COMMUNITIES = THREADS
@@ -68,93 +76,138 @@ def sum_listed(slot, r, c, part, n_parts, starts, others, theta):
     return total
 
 
-@kernel
-def draw_rows(
-    slots,
-    rate,
-    lists_observed,
-    out_starts,
-    out_others,
-    in_starts,
-    in_others,
-    rows_drawn,
-    pi,
-    turned,
-    below,
-    theta,
-    totals,
-):
-    """Memberships, row after row: theta_rc = drawn / (rate + sum_d out_d pi_cd + in_d pi_dc).
+@cache
+def rows_kernel(inferred: bool, receiving: bool) -> Any:
+    """``draw_rows`` of a kind of prior."""
 
-    out_d is the sum of theta_jd over the observed cells (r, j), in_d over the observed cells (i, r): rows before r
-    are new ones, rows after it old ones. Listed are the observed cells, or the missing ones other than (r, r).
-    ``totals`` are the sums of all rows.
-    """
-    outs = cuda.shared.array(THREADS, np.float64)
-    ins = cuda.shared.array(THREADS, np.float64)
-    parts = cuda.shared.array(THREADS, np.float64)
-    more_parts = cuda.shared.array(THREADS, np.float64)
-    thread = cuda.threadIdx.x
-    slot = slots[cuda.blockIdx.x]
-    n, size = theta.shape[1], theta.shape[2]
-    n_parts = THREADS // size
-    part, c = place(thread, size)
-    sign = 1.0 if lists_observed else -1.0
-    # Sums over the rows after each: part after part of the rows, each by its own threads.
-    length = (n + n_parts - 1) // n_parts
-    begin, end = min(part * length, n), min((part + 1) * length, n)
-    if part < n_parts:
-        total = 0.0
-        for r in range(begin, end):
-            total += theta[slot, r, c]
-        parts[thread] = total
-    cuda.syncthreads()
-    if part < n_parts:
-        total = 0.0
-        for other in range(n_parts - 1, part, -1):
-            total += parts[other * size + c]
-        for r in range(end - 1, begin - 1, -1):
-            below[slot, r, c] = total
-            total += theta[slot, r, c]
-    cuda.syncthreads()
-    above, drawn, after, next_drawn, next_after = 0.0, 0.0, 0.0, 0.0, 0.0
-    if thread < size:
-        next_drawn, next_after = rows_drawn[slot, 0, c], below[slot, 0, c]
-    has_lists = len(out_others) + len(in_others) > 0
-    for r in range(n):
-        if has_lists:
-            cuda.syncthreads()  # rows that others have written
-            if part < n_parts:
-                parts[thread] = sum_listed(slot, r, c, part, n_parts, out_starts, out_others, theta)
-                more_parts[thread] = sum_listed(slot, r, c, part, n_parts, in_starts, in_others, theta)
-            cuda.syncthreads()
-        if thread < size:
-            drawn, after = next_drawn, next_after
-            if r + 1 < n:  # ahead of time: memory is slow
-                next_drawn, next_after = rows_drawn[slot, r + 1, c], below[slot, r + 1, c]
-            of_out = 0.0 if lists_observed else above + after
-            of_in = of_out
-            if has_lists:
-                for other in range(n_parts):
-                    of_out += sign * parts[other * size + c]
-                    of_in += sign * more_parts[other * size + c]
-            outs[c], ins[c] = of_out, of_in
+    @kernel(kind=("receiving" if receiving else "inferred") if inferred else "fixed")
+    def draw_rows(
+        slots,
+        rate,
+        lists_observed,
+        out_starts,
+        out_others,
+        in_starts,
+        in_others,
+        rows_drawn,
+        pi,
+        turned,
+        below,
+        theta,
+        totals,
+        scales,
+        means,
+        received,
+        receivers,
+        below_receivers,
+    ):
+        """Memberships, row after row: theta_rc = drawn / (rate + sum_d out_d pi_cd + in_d pi_dc).
+
+        out_d is the sum of theta_jd over the observed cells (r, j), in_d over the observed cells (i, r): rows
+        before r are new ones, rows after it old ones. Listed are the observed cells, or the missing ones other than
+        (r, r). ``totals`` are the sums of all rows.
+
+        If priors are inferred the rate is rate / (scale_r mean_c). With ``received`` partners have the weights of
+        ``receivers``, received_j theta_jd, which are kept up to date: out_d is the sum of those, and in_d is
+        multiplied by received_r.
+        """
+        outs = cuda.shared.array(THREADS, np.float64)
+        ins = cuda.shared.array(THREADS, np.float64)
+        parts = cuda.shared.array(THREADS, np.float64)
+        more_parts = cuda.shared.array(THREADS, np.float64)
+        thread = cuda.threadIdx.x
+        slot = slots[cuda.blockIdx.x]
+        n, size = theta.shape[1], theta.shape[2]
+        n_parts = THREADS // size
+        part, c = place(thread, size)
+        sign = 1.0 if lists_observed else -1.0
+        partners = receivers if receiving else theta
+        # Sums over the rows after each: part after part of the rows, each by its own threads.
+        length = (n + n_parts - 1) // n_parts
+        begin, end = min(part * length, n), min((part + 1) * length, n)
+        if part < n_parts:
+            total, weighted = 0.0, 0.0
+            for r in range(begin, end):
+                total += theta[slot, r, c]
+                if receiving:
+                    weighted += receivers[slot, r, c]
+            parts[thread] = total
+            if receiving:
+                more_parts[thread] = weighted
         cuda.syncthreads()
         if part < n_parts:
-            met = 0.0
-            for d in range(part, size, n_parts):
-                met += outs[d] * turned[slot, d, c] + ins[d] * pi[slot, d, c]
-            parts[thread] = met
+            total, weighted = 0.0, 0.0
+            for other in range(n_parts - 1, part, -1):
+                total += parts[other * size + c]
+                if receiving:
+                    weighted += more_parts[other * size + c]
+            for r in range(end - 1, begin - 1, -1):
+                below[slot, r, c] = total
+                total += theta[slot, r, c]
+                if receiving:
+                    below_receivers[slot, r, c] = weighted
+                    weighted += receivers[slot, r, c]
         cuda.syncthreads()
+        above, drawn, after, next_drawn, next_after = 0.0, 0.0, 0.0, 0.0, 0.0
+        above_receivers, after_receivers, next_receivers = 0.0, 0.0, 0.0
+        own, next_own, of_row, next_of_row, of_component = 1.0, 1.0, 0.0, 0.0, 0.0
         if thread < size:
-            met = 0.0
-            for other in range(n_parts):
-                met += parts[other * size + c]
-            x = max(drawn / (rate + max(met, 0.0)), SMALLEST)
-            theta[slot, r, c] = x
-            above += x
-    if thread < size:
-        totals[slot, c] = above
+            next_drawn, next_after = rows_drawn[slot, 0, c], below[slot, 0, c]
+            if inferred:
+                next_of_row, of_component = rate / scales[slot, 0], 1.0 / means[slot, c]
+            if receiving:
+                next_own, next_receivers = received[slot, 0], below_receivers[slot, 0, c]
+        has_lists = len(out_others) + len(in_others) > 0
+        for r in range(n):
+            if has_lists:
+                cuda.syncthreads()  # rows that others have written
+                if part < n_parts:
+                    parts[thread] = sum_listed(slot, r, c, part, n_parts, out_starts, out_others, partners)
+                    more_parts[thread] = sum_listed(slot, r, c, part, n_parts, in_starts, in_others, theta)
+                cuda.syncthreads()
+            if thread < size:
+                drawn, after = next_drawn, next_after
+                if inferred:
+                    of_row = next_of_row
+                if receiving:
+                    own, after_receivers = next_own, next_receivers
+                if r + 1 < n:  # ahead of time: memory is slow
+                    next_drawn, next_after = rows_drawn[slot, r + 1, c], below[slot, r + 1, c]
+                    if inferred:
+                        next_of_row = rate / scales[slot, r + 1]
+                    if receiving:
+                        next_own, next_receivers = received[slot, r + 1], below_receivers[slot, r + 1, c]
+                of_out = 0.0 if lists_observed else above + after
+                of_in = of_out
+                if receiving:
+                    of_out = 0.0 if lists_observed else above_receivers + after_receivers
+                if has_lists:
+                    for other in range(n_parts):
+                        of_out += sign * parts[other * size + c]
+                        of_in += sign * more_parts[other * size + c]
+                outs[c], ins[c] = of_out, own * of_in if receiving else of_in
+            cuda.syncthreads()
+            if part < n_parts:
+                met = 0.0
+                for d in range(part, size, n_parts):
+                    met += outs[d] * turned[slot, d, c] + ins[d] * pi[slot, d, c]
+                parts[thread] = met
+            cuda.syncthreads()
+            if thread < size:
+                met = 0.0
+                for other in range(n_parts):
+                    met += parts[other * size + c]
+                before = of_row * of_component if inferred else rate
+                x = max(drawn / (before + max(met, 0.0)), SMALLEST)
+                theta[slot, r, c] = x
+                above += x
+                if receiving:
+                    receivers[slot, r, c] = own * x
+                    above_receivers += own * x
+        if thread < size:
+            totals[slot, c] = above
+
+    return draw_rows
 
 
 @kernel
@@ -171,54 +224,90 @@ def fill_exposure(slots, lists_observed, in_starts, in_others, theta, totals, ou
         out[slot, j, c] = listed
 
 
-@kernel
-def draw_blocks(slots, rate, symmetric, blocks_drawn, exposure, theta, pi):
-    """pi_cd = drawn / (rate + sum_j exposure_jc theta_jd); both halves together where pi is symmetric."""
-    n, size = theta.shape[1], theta.shape[2]
-    which, t = place(cuda.grid(1), size * size)
-    if which < len(slots):
-        slot = slots[which]
-        c, d = place(t, size)
-        met = 0.0
-        if symmetric and c != d:
-            c, d = min(c, d), max(c, d)
-            for j in range(n):
-                met += exposure[slot, j, c] * theta[slot, j, d] + exposure[slot, j, d] * theta[slot, j, c]
-        else:
-            for j in range(n):
-                met += exposure[slot, j, c] * theta[slot, j, d]
-        x = max(blocks_drawn[slot, c, d] / (rate + met), SMALLEST)
-        c, d = place(t, size)
-        pi[slot, c, d] = x
+@cuda.jit(device=True)
+def met_at(slot, c, d, symmetric, exposure, partners):
+    """The sum over observed cells (i, j) of theta_ic and what j weighs as a partner in d; both halves together."""
+    met = 0.0
+    if symmetric and c != d:
+        for j in range(partners.shape[1]):
+            met += exposure[slot, j, c] * partners[slot, j, d] + exposure[slot, j, d] * partners[slot, j, c]
+    else:
+        for j in range(partners.shape[1]):
+            met += exposure[slot, j, c] * partners[slot, j, d]
+    return met
 
 
-@kernel
-def trade_scales(keys, slots, shape, rate, symmetric, totals, pi, theta):
-    """As ``scales.trade_in_blocks``, community after community; a block of threads has a chain."""
-    terms = cuda.shared.array(THREADS, np.float64)
-    scales = cuda.shared.array(THREADS, np.float64)
-    thread = cuda.threadIdx.x
-    slot = slots[cuda.blockIdx.x]
-    n, size = theta.shape[1], theta.shape[2]
-    power = shape * (n - (size + 1 if symmetric else 2 * size))
-    for c in range(size):
-        if thread < size:
-            terms[thread] = pi[slot, c, thread] if symmetric else pi[slot, c, thread] + pi[slot, thread, c]
-        cuda.syncthreads()
-        if thread == 0:
-            down = 0.0
-            for d in range(size):
-                down += terms[d] if d != c else 0.0
-            scales[c] = draw_scale(
-                keys[slot, 0], keys[slot, 1], keys[slot, 2], c,
-                power, rate * totals[slot, c], rate * down, rate * pi[slot, c, c],
-            )  # fmt: skip
-        cuda.syncthreads()
-        if thread < size:
-            # (c, c) is divided twice.
-            pi[slot, c, thread] = max(pi[slot, c, thread] / scales[c], SMALLEST)
-            pi[slot, thread, c] = max(pi[slot, thread, c] / scales[c], SMALLEST)
-        cuda.syncthreads()
-    for t in range(thread, n * size, THREADS):
-        i, c = place(t, size)
-        theta[slot, i, c] = max(theta[slot, i, c] * scales[c], SMALLEST)
+@cache
+def blocks_kernel(inferred: bool) -> Any:
+    """``draw_blocks`` of a kind of prior."""
+
+    @kernel(kind="inferred" if inferred else "fixed")
+    def draw_blocks(slots, rate, symmetric, blocks_drawn, exposure, partners, scalars, met_by, pi):
+        """pi_cd = drawn / (rate + sum_j exposure_jc partners_jd); both halves together where pi is symmetric.
+
+        If priors are inferred the rate is rate / level, and ``met_by`` keeps the sums.
+        """
+        size = pi.shape[1]
+        which, t = place(cuda.grid(1), size * size)
+        if which < len(slots):
+            slot = slots[which]
+            c, d = place(t, size)
+            if symmetric:
+                c, d = min(c, d), max(c, d)
+            met = met_at(slot, c, d, symmetric, exposure, partners)
+            before = rate / scalars[slot, LEVEL] if inferred else rate
+            x = max(blocks_drawn[slot, c, d] / (before + met), SMALLEST)
+            c, d = place(t, size)
+            pi[slot, c, d] = x
+            if inferred:
+                met_by[slot, c, d] = met
+
+    return draw_blocks
+
+
+@cache
+def trade_kernel(inferred: bool) -> Any:
+    """``trade_scales`` of a kind of prior."""
+
+    @kernel(kind="inferred" if inferred else "fixed")
+    def trade_scales(keys, slots, shape, rate, mean_shape, symmetric, totals, scalars, means, pi, theta):
+        """As ``scales.trade_in_blocks``, community after community; a block of threads has a chain."""
+        terms = cuda.shared.array(THREADS, np.float64)
+        scales = cuda.shared.array(THREADS, np.float64)
+        thread = cuda.threadIdx.x
+        slot = slots[cuda.blockIdx.x]
+        n, size = theta.shape[1], theta.shape[2]
+        n_blocks = size + 1 if symmetric else 2 * size
+        power = -shape * n_blocks - mean_shape if inferred else shape * (n - n_blocks)
+        of_blocks = rate / scalars[slot, LEVEL] if inferred else rate
+        for c in range(size):
+            if thread < size:
+                terms[thread] = (
+                    pi[slot, c, thread] if symmetric else pi[slot, c, thread] + pi[slot, thread, c]
+                )
+            cuda.syncthreads()
+            if thread == 0:
+                down = 0.0
+                for d in range(size):
+                    down += terms[d] if d != c else 0.0
+                down *= of_blocks
+                up = SMALLEST if inferred else rate * totals[slot, c]
+                if inferred:  # the law of the means takes the place of that of the entries
+                    down += mean_shape / means[slot, c]
+                scales[c] = draw_scale(
+                    keys[slot, 0], keys[slot, 1], keys[slot, 2], c,
+                    power, up, down, of_blocks * pi[slot, c, c],
+                )  # fmt: skip
+                if inferred:
+                    means[slot, c] *= scales[c]
+            cuda.syncthreads()
+            if thread < size:
+                # (c, c) is divided twice.
+                pi[slot, c, thread] = max(pi[slot, c, thread] / scales[c], SMALLEST)
+                pi[slot, thread, c] = max(pi[slot, thread, c] / scales[c], SMALLEST)
+            cuda.syncthreads()
+        for t in range(thread, n * size, THREADS):
+            i, c = place(t, size)
+            theta[slot, i, c] = max(theta[slot, i, c] * scales[c], SMALLEST)
+
+    return trade_scales

@@ -39,7 +39,7 @@ def needed_bytes(problem: Problem, n_chains: int) -> int:
     """About what the chains of a problem take on the device."""
     view, model = problem.views[""], problem.model
     if network_chains.fits(model, view.observed):
-        return network_chains.bytes_of_chains(view.observed, model.n_components, n_chains) + _OTHERS
+        return network_chains.bytes_of_chains(model, view.observed, n_chains) + _OTHERS
     n_rows, width = view.observed.n_rows, view.observed.width
     chains = n_chains if matrix_chain.fits(model) else 1
     of_chain = matrix_chain.bytes_of_chain(n_rows, width, model.n_components)

@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import FrameType
 from typing import Any, NoReturn
@@ -115,8 +115,8 @@ class _Follower:
 
     def serve(self) -> None:
         """Do what rank 0 says, until it says that there is no more."""
-        ranks, shard = world(), None
-        axes: dict[str, int] = {}
+        ranks: Any = world()
+        shard: Any = None
         for name in _ASKING:
             signal.signal(getattr(signal, name), self._note)
         while True:
@@ -129,11 +129,11 @@ class _Follower:
             elif what == _OPEN:
                 received: Shard | WholeProblem = ranks.recv(source=0)
                 ranks.gather(this_machine())
-                axes, shard = received.row_axes, received.open(MpiCommunicator(ranks))
+                shard = received.open(MpiCommunicator(ranks))
             else:
                 result = getattr(shard, what)(*ranks.scatter(None))
                 came, self._came = self._came, None
-                ranks.gather((_rows_alone(result, axes), came))
+                ranks.gather((_rows_alone(result, shard.row_axes), came))
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._came = signal.Signals(number)
@@ -171,7 +171,7 @@ def _follow() -> NoReturn:
     raise SystemExit(0)
 
 
-def _rows_alone(result: Any, axes: dict[str, int]) -> Any:
+def _rows_alone(result: Any, axes: Mapping[str, int]) -> Any:
     """What rank 0 has itself is not sent."""
     from countveil.inference.carry import Carry
 

@@ -17,7 +17,7 @@ from countveil.inference.engines.sharded.sockets import SocketCommunicator
 from countveil.inference.problem import Problem
 from countveil.inference.row_files import RowSaver
 from countveil.inference.settings import Settings
-from countveil.inference.store import Store
+from countveil.inference.store import RunningMeans, Store
 from countveil.runtime.machine import this_machine
 from countveil.runtime.shards import ShardLostError
 
@@ -149,6 +149,7 @@ class RaySampler:
         self._swept: dict[int, int] = {}  # chain -> sweeps
         self._known: dict[int, list[Carry]] = {}  # the last two states of each chain
         self._fetched = time.monotonic()
+        self._counting: tuple[RunningMeans, Settings] | None = None
         self.losses = 0
 
     def __enter__(self) -> RaySampler:
@@ -163,6 +164,17 @@ class RaySampler:
         """Begin a chain at its starting state, sweep 0."""
         self._outlive(lambda: self._shards.start(chain))
         self._swept[chain], self._known[chain] = 0, []
+
+    def count_with(self, running: RunningMeans, settings: Settings) -> bool:
+        """See ``ShardedSampler``; chains that are spread hand out whole states."""
+        if isinstance(self._shards, ShardedSampler):
+            self._counting = running, settings
+            self._outlive(self._count)
+        return self._counting is not None
+
+    def _count(self) -> None:
+        if self._counting is not None and isinstance(self._shards, ShardedSampler):
+            self._shards.count_with(*self._counting)
 
     def load(self, carry: Carry) -> None:
         """Go on with the chain of a carry, from its sweep."""
@@ -229,6 +241,7 @@ class RaySampler:
         self.crew.close()
         self.crew = self._new_crew()
         self._shards = self._front(self.crew)
+        self._count()
         for chain, swept in self._swept.items():
             # Of an earlier sweep: what a chain is watched by is known of a sweep that was made here.
             before = [carry for carry in self._known[chain] if carry.sweep < swept or swept == 0]

@@ -7,6 +7,8 @@ collected until an answer is needed, or a chain is asked to sweep again: then al
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from countveil.inference.carry import Carry
@@ -26,11 +28,6 @@ class WholeProblem(NamedTuple):
     problem: Problem
     settings: Settings
 
-    @property
-    def row_axes(self) -> dict[str, int]:
-        """Nothing is cut into rows."""
-        return {}
-
     def open(self, _: Communicator) -> ChainsOfShard:
         """The sampler of the shard."""
         return ChainsOfShard(self.problem, self.settings)
@@ -38,6 +35,9 @@ class WholeProblem(NamedTuple):
 
 class ChainsOfShard(CpuSampler):
     """Some of the chains, on one shard."""
+
+    #: Nothing is cut into rows.
+    row_axes: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, problem: Problem, settings: Settings) -> None:
         super().__init__(
@@ -81,6 +81,8 @@ class ChainsApart:
 
     def load(self, carry: Carry) -> None:
         """Go on with the chain of a carry, from its sweep."""
+        if carry.rows is not None:  # rows of such a model are never apart
+            raise ValueError("path: expected a checkpoint of this problem, got one with rows in files")
         self._shard_of.setdefault(carry.chain, len(self._shard_of) % self._crew.size)
         self._ask("load", carry.chain, carry)
 

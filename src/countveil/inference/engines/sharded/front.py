@@ -11,7 +11,8 @@ from countveil.inference.engines.sharded.shard import check_served, row_axes, ro
 from countveil.inference.fighting_prior import warn_of_a_prior_that_fights
 from countveil.inference.problem import Problem
 from countveil.inference.row_files import RowSaver, joined, part_of, with_rows
-from countveil.inference.store import RowWriter, Store
+from countveil.inference.settings import Settings
+from countveil.inference.store import RowWriter, RunningMeans, Store
 
 
 class Crew(Protocol):
@@ -73,11 +74,20 @@ class ShardedSampler:
         """The scalars by which a chain is watched, of its last sweep."""
         return self._crew.call("monitor", chain)[0]
 
+    def count_with(self, running: RunningMeans, settings: Settings) -> bool:
+        """From now on shards count in their rows of every draw: these do not come here."""
+        self._axes = {**self._axes, **self._crew.call("count_with", running, settings)[0]}
+        return True
+
     def keep(self, chain: int, store: Store) -> dict[str, float]:
         """Put the chain's state and its monitored scalars into a store: its next draw. Gives the scalars.
 
         Shards write their rows themselves where they can.
         """
+        if store.counts_apart:
+            kept, scalars = self._crew.call("kept_and_scalars", chain)[0]
+            store.keep_columns(chain, kept, scalars)
+            return scalars
         writer = store.row_writer(chain)
         if writer is None or not self._can_write(writer):
             state, scalars = self.draw(chain)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.rows import read_rows
 from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.counts.sources.row_part import row_part
-from countveil.inference.carry import Carry, RowFile, has_form
+from countveil.inference.carry import RUNNING, Carry, RowFile, check_form, split_running, with_running
 from countveil.inference.engines.cpu.sampler import CpuSampler
 from countveil.inference.observed import Observed, observe
 from countveil.inference.problem import Counts, Problem, View
@@ -31,7 +32,7 @@ from countveil.inference.row_files import (
     with_rows,
 )
 from countveil.inference.settings import Settings
-from countveil.inference.store import RowWriter
+from countveil.inference.store import RowWriter, RunningMeans
 from countveil.models.einsum.model import EinsumModel
 from countveil.runtime.shards import Communicator, ShardWorkers
 
@@ -75,11 +76,6 @@ class Shard(NamedTuple):
     threads: int
     algorithm: str
 
-    @property
-    def row_axes(self) -> dict[str, int]:
-        """See ``row_axes``."""
-        return row_axes(self.model)
-
     def open(self, communicator: Communicator) -> ShardSampler:
         """The sampler of the shard, once all shards are opened."""
         return ShardSampler(self, communicator)
@@ -101,12 +97,58 @@ class ShardSampler(CpuSampler):
         problem = Problem(model, {"": View(model, part, data, observed, method)}, method)  # type: ignore[arg-type]
         workers = ShardWorkers(shard.threads, communicator, shard.first_row, [row_factor(model)])
         super().__init__(problem, shard.seed, shard.threads, shard.algorithm, workers)
+        self._running: RunningMeans | None = None
+        self._settings: Settings | None = None
+        self._kept: dict[int, Mapping[str, np.ndarray]] = {}  # of every chain's last draw
+
+    @property
+    def row_axes(self) -> Mapping[str, int]:
+        """Of what a chain has, the arrays with a row for each of the data's, and the axis that has them."""
+        return self._axes
+
+    def count_with(self, running: RunningMeans, settings: Settings) -> dict[str, int]:
+        """From now on count in the rows of every draw, instead of handing them out; ``row_axes`` of the sums.
+
+        In the sweep: one that is made again after a loss counts again. The sums are a part of the carry.
+        """
+        start, stop = self._rows
+        self._running, self._settings = running.for_rows(self._problem.model, stop - start), settings
+        axes = {RUNNING + name: axis for name, axis in self._running.row_axes.items()}
+        self._axes = {**self._axes, **axes}
+        for chain in self._chains:
+            self._count_from(chain, self._running.sums(chain))
+        return axes
+
+    def _count_from(self, chain: int, sums: Mapping[str, np.ndarray]) -> None:
+        held = self._chains[chain]
+        held.extra = dict(with_running(self._carried(chain), sums).extra)
+
+    def start(self, chain: int) -> None:
+        """Begin a chain at its starting state, sweep 0."""
+        super().start(chain)
+        if self._running is not None:
+            self._count_from(chain, self._running.sums(chain))
+
+    def sweep(self, chain: int) -> None:
+        """One sweep; a draw is counted in."""
+        super().sweep(chain)
+        held = self._chains[chain]
+        if self._running is not None and self._settings is not None and self._settings.keeps(held.sweep):
+            before = split_running(self._carried(chain))[1]
+            sums, self._kept[chain] = self._running.counted_in(before, held.state, self._workers.of_rows)
+            self._count_from(chain, sums)
+
+    def kept_and_scalars(self, chain: int) -> tuple[Mapping[str, np.ndarray], dict[str, float]]:
+        """Of the chain's draw, which is counted in: what is kept of it, and what the chain is watched by."""
+        return dict(self._kept[chain]), self.monitor(chain)
 
     def load(self, carry: Carry) -> None:
         """Go on with the chain of a carry, of these rows or in files, from its sweep."""
         carry = with_rows(carry, *self._rows)
-        if carry.chain in self._chains and not has_form(carry, self._carried(carry.chain)):
-            raise ValueError("path: expected a checkpoint of this problem, got one with another state")
+        if self._running is not None:
+            self._running.check(split_running(carry)[1])
+        if carry.chain in self._chains:
+            check_form(carry, self._carried(carry.chain))
         self._problem.check_carry(carry)
         super().load(carry)
 

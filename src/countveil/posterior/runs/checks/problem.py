@@ -22,8 +22,8 @@ from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.runs.running_group import RUNNING
 
-#: Bytes that a number of the state takes at the peak, copies counted.
-_NUMBER = 24
+#: Bytes that a number of the state takes at the peak, copies counted; and in each further chain.
+_NUMBER, _OF_A_FURTHER_CHAIN = 24, 8
 
 
 def model_of(stored: Any, given: Any, tree: xr.DataTree, attributes: Mapping[str, Any]) -> Any:
@@ -78,8 +78,10 @@ def check_read(
             _check_draws(tuple(told["shape"]), draws, one)
 
 
-def check_state(models: Mapping[str, EinsumModel], shapes: Mapping[str, Sequence[int]], n_bytes: int) -> None:
-    """Refuse models whose state alone would take far more than the run: room is made for it before any draw."""
+def check_state(
+    models: Mapping[str, EinsumModel], shapes: Mapping[str, Sequence[int]], n_chains: int, n_bytes: int
+) -> None:
+    """Refuse models whose states alone would take far more than the run: room is made for them before any draw."""
     numbers = 0
     for view, model in models.items():
         spec, sizes = model._spec, _sizes(model, shapes[view])
@@ -89,10 +91,11 @@ def check_state(models: Mapping[str, EinsumModel], shapes: Mapping[str, Sequence
             summed = math.prod(model._sizes[c] for c in spec.terms[spec.first] if c in model._sizes)
             numbers += summed * sum(n_rows_and_width(tuple(shapes[view])))
     try:
-        Room(n_bytes).take(numbers, _NUMBER, "numbers")
+        Room(n_bytes).take(numbers, _NUMBER + _OF_A_FURTHER_CHAIN * (n_chains - 1), "numbers")
     except ReleaseFileError:
         raise ValueError(
-            f"path: expected a model that fits a run of {n_bytes:,} bytes, got one with {numbers:,} numbers"
+            f"path: expected a model that fits a run of {n_bytes:,} bytes, got one with {numbers:,} numbers in "
+            f"each of {n_chains} chains"
         ) from None
 
 

@@ -1,14 +1,15 @@
 """What a run is, without its draws: model, data, guarantee, settings, how far it is, whether its chains agree.
 
 The folder is looked through first, as ``load_posterior`` does it. Then the monitored scalars are read, the release,
-and the headers of the checkpoints: a run of many gigabytes takes hardly longer than its release. The checksum of
-a complete run covers its draws and is not compared here.
+and the headers of the checkpoints: a run of many gigabytes takes hardly longer than its release. Draws are read
+where they are small, to see whether chains agree in their rates.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,9 +23,11 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.shown_text import visible
 from countveil.inference.settings import stored_settings
 from countveil.posterior.diagnostics.modes import modes_of, watched_log_likelihood
+from countveil.posterior.diagnostics.sampled_rates import rates_by_part
 from countveil.posterior.diagnostics.select import selection_in
 from countveil.posterior.diagnostics.summary import summarize
 from countveil.posterior.diagnostics.verdict import convergence, why_it_ended
+from countveil.posterior.load import load_posterior
 from countveil.posterior.runs.checkpoint import MAGIC
 from countveil.posterior.runs.checks.chunk import open_plain
 from countveil.posterior.runs.packed_release import size_on_disk
@@ -43,7 +46,13 @@ from countveil.posterior.runs.schema import present_name, stored_model
 #: The header of a checkpoint has some hundred bytes; a stranger's may say anything of its length.
 _LONGEST_HEADER = 2**16
 _SHOWN = ("mean", "sd", "r_hat", "ess_bulk", "ess_tail")
-_LOOKED_AT = (
+#: Draws of a run that are read, by their size on disk.
+_MOST_READ = 64 * 10**6
+_BY_RATES = (
+    "Judged by these monitored scalars and, for other solutions, by the rates of a sample of cells. Whether single "
+    "rates have converged posterior.summary() says; agreement in topics() or blocks(), how sure each of them is."
+)
+_BY_SCALARS = (
     "Judged by these monitored scalars alone. Whether chains agree on rates of cells, topics or memberships needs "
     "their draws: posterior.summary() looks at rates, agreement in topics() or blocks() at the rest."
 )
@@ -81,11 +90,15 @@ class RunDescription:
         return {**asdict(self), "scalars": scalars}
 
     def __str__(self) -> str:
-        settings, of_each = self.settings, f"{self.draws:,} of {self.draws_planned:,} draws"
-        how_far = "complete" if self.complete else f"NOT COMPLETE: {self._how_far()}"
+        settings, of_each = self.settings, f"{self.draws:,} draws"
+        if not self.complete:
+            of_each = f"{self.draws:,} of {self.draws_planned:,} draws"
+        limit = (
+            "" if settings.get("until_ess") is None and settings.get("until_r_hat") is None else "at most "
+        )
         chains = f"{len(self.chains)} chain{'s' * (len(self.chains) > 1)}"
         parts = ", ".join(f"{part} {_size(n)}" for part, n in self.bytes.items())
-        lines = [f"Run {visible(self.path)}: {how_far}", f"Model: {self.model}"]
+        lines = [f"Run {visible(self.path)}: {self._how_far()}", f"Model: {self.model}"]
         for view, one in self.views.items():
             size = " x ".join(f"{n:,}" for n in one["shape"])
             axes = ", ".join(map(visible, one["axes"]))
@@ -99,8 +112,9 @@ class RunDescription:
         lines += [
             f"Chains: {chains} (number {', '.join(map(str, self.chains))}), {of_each} each",
             *([self.selected] if self.selected else []),
-            f"Settings: {settings['sweeps']:,} sweeps, burn-in {settings['burn_in']:,}, thin {settings['thin']:,}, "
-            f"seed {settings['seed']}, method {visible(settings['method'])}, {settings['seconds']:,.0f} s",
+            f"Settings: {limit}{settings['sweeps']:,} sweeps, burn-in {settings['burn_in']:,}, thin "
+            f"{settings['thin']:,}, seed {settings['seed']}, method {visible(settings['method'])}, "
+            f"{settings['seconds']:,.0f} s",
             f"Size: {_size(sum(self.bytes.values()))} ({parts})",
             f"Made by: {', '.join(f'{visible(k)} {visible(v)}' for k, v in self.versions.items())}",
         ]
@@ -109,13 +123,23 @@ class RunDescription:
         return "\n".join(lines)
 
     def _how_far(self) -> str:
+        done = self.settings["burn_in"] + self.settings["thin"] * self.draws
+        stopped = self.settings.get("stopped", "sweeps")
+        if self.complete and stopped == "precision":
+            return f"complete, precise as asked after {done:,} of at most {self.settings['sweeps']:,} sweeps"
+        if self.complete and stopped != "sweeps":  # a posterior that was saved after that
+            return (
+                f"saved as it was when it was stopped, after {done:,} of {self.settings['sweeps']:,} sweeps"
+            )
+        if self.complete:
+            return "complete"
         at = (
             "no checkpoint yet"
             if self.sweep is None
             else f"sweep {self.sweep:,} of {self.settings['sweeps']:,}"
         )
         burning = " (burn-in)" if self.sweep is not None and self.sweep <= self.settings["burn_in"] else ""
-        return f"{at}{burning}; countveil resume goes on with it"
+        return f"NOT COMPLETE: {at}{burning}; countveil resume goes on with it"
 
 
 def describe_run(path: str | os.PathLike[str]) -> RunDescription:
@@ -163,9 +187,11 @@ def _described(
         }
         table = summarize(values, 0.9)[list(_SHOWN)]
         ended = why_it_ended(settings, draws) if complete else ""
-        modes = modes_of(watched_log_likelihood(values), places)
+        rates = _rates(folder) if len(places) > 1 else None
+        modes = modes_of(watched_log_likelihood(values), places, rates)
         agree = "They agree in these."
-        told = "\n".join(filter(None, (ended, convergence(table, modes, len(places), agree), _LOOKED_AT)))
+        by = _BY_SCALARS if rates is None else _BY_RATES
+        told = "\n".join(filter(None, (ended, convergence(table, modes, len(places), agree), by)))
     sizes = {"draws": size_on_disk(folder / "posterior") + size_on_disk(folder / "sample_stats")}
     sizes["releases"] = sum(size_on_disk(folder / group) for group in releases)
     kept = folder / CHECKPOINT_GROUP
@@ -194,6 +220,18 @@ def _described(
         versions=made_by,
         checkpoints=checkpoints,
     )
+
+
+def _rates(folder: Path) -> np.ndarray | None:
+    """What ``rates_by_part`` finds in draws that are small enough; None of others, and of damaged ones."""
+    if size_on_disk(folder / "posterior") > _MOST_READ:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that it is unfinished, which is said here
+            return rates_by_part(load_posterior(folder))
+    except PosteriorFileError:
+        return None
 
 
 def _settings(stored: dict[str, Any]) -> dict[str, Any]:
@@ -265,7 +303,7 @@ def _checkpoint(path: Path) -> dict[str, Any] | None:
             "bytes": path.stat().st_size,
             "written": path.stat().st_mtime,
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -1,4 +1,4 @@
-"""``python -m countveil.cli``, for where the command itself is not on the path."""
+"""``python -m countveil``, for where the command itself is not on the path."""
 
 import sys
 

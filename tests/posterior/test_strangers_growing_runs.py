@@ -1,0 +1,150 @@
+"""A stranger's run that shall go on takes no more memory, and no longer, than an honest one of its size."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.inference.carry import Carry, RowFile, SpreadRows
+from countveil.posterior.runs import checkpoint
+from countveil.posterior.runs.growing_array import CODEC
+from countveil.posterior.runs.run_files import RunFiles
+
+RELEASE = cv.simulate_release([[9, 0, 1], [0, 8, 7], [1, 1, 3]], epsilon=2, seed=1)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run that was stopped before its first draw."""
+    path = tmp_path_factory.mktemp("runs") / "run.zarr"
+
+    def interrupted(sweeps, _):
+        for sweep in sweeps:
+            if sweep > 3:
+                raise KeyboardInterrupt
+            yield sweep
+
+    settings = {
+        "sweeps": 20,
+        "burn_in": 10,
+        "thin": 5,
+        "chains": 2,
+        "seed": 1,
+        "threads": 1,
+        "keep": "columns",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("countveil.chains_to_posterior.progress_bar", lambda *_: interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cv.fit(cv.TopicModel(2), RELEASE, store=path, **settings)
+    return path
+
+
+@pytest.fixture
+def run(stopped, tmp_path):
+    return shutil.copytree(stopped, tmp_path / "run.zarr")
+
+
+def changed(run, array, shape=None, chunk=None):
+    """Other lengths of some axes, and of the chunks along them."""
+    path = run / array / "zarr.json"
+    node = json.loads(path.read_text())
+    for axis, n in (shape or {}).items():
+        node["shape"][axis] = n
+    for axis, n in (chunk or {}).items():
+        node["chunk_grid"]["configuration"]["chunk_shape"][axis] = n
+    path.write_text(json.dumps(node))
+
+
+def test_an_honest_run_goes_on(run):
+    assert cv.resume(run, progress=False).tree["posterior"].sizes["draw"] == 2
+
+
+@pytest.mark.parametrize(
+    ("array", "shape", "chunk"),
+    [
+        ("posterior/phi", {}, {1: 10**5}),  # draws of a chunk
+        ("posterior/phi", {}, {2: 10**5}),
+        ("posterior/phi", {2: 10**5}, {2: 10**5}),
+        ("posterior/draw", {}, {0: 10**5}),
+        ("sample_stats/log_joint", {}, {1: 10**5}),
+        ("sample_stats/log_joint", {0: 10**5}, {}),  # chains
+        ("running/memberships", {0: 0}, {1: 10**5}),
+    ],
+)
+def test_arrays_without_draws_have_the_chunks_of_honest_ones(run, array, shape, chunk):
+    """No byte stands behind their sizes, and whoever goes on makes room for a whole chunk: for 11 kB any memory."""
+    shutil.rmtree(run / array / "c", ignore_errors=True)
+    changed(run, array, shape, chunk)
+    with pytest.raises(ValueError, match=r"path: expected a .*run.*, got .*other"):
+        cv.resume(run, progress=False)
+
+
+def numbered(run, numbers):
+    for group in ("posterior", "sample_stats", "running"):
+        changed(run, f"{group}/chain", {0: len(numbers)}, {0: len(numbers)})
+        (run / group / "chain" / "c").mkdir(exist_ok=True)
+        (run / group / "chain" / "c" / "0").write_bytes(CODEC.encode(np.array(numbers, dtype="<i8")))
+
+
+def test_a_chain_that_comes_again_is_refused(run):
+    """Each was started anew: 300,000 zeros take a hundred bytes, and hours."""
+    numbered(run, [0, 1, 0])
+    with pytest.raises(cv.PosteriorFileError, match="numbers of its chains"):
+        cv.resume(run, progress=False)
+
+
+def test_the_states_of_all_chains_fit_a_run_of_its_size(run):
+    """The state of a single one was compared with it."""
+    numbered(run, range(4000))
+    node = json.loads((run / "zarr.json").read_text())
+    node["attributes"]["model"] = json.dumps(
+        {"name": "countveil.TopicModel", "settings": {"n_topics": 10_000}}
+    )
+    (run / "zarr.json").write_text(json.dumps(node))
+    with pytest.raises(ValueError, match=r"path: expected a model that fits .* in each of 4000 chains"):
+        cv.resume(run, progress=False)
+
+
+def spread(run, chain, of=0):
+    """A carry whose rows are in the file of a chain."""
+    content = Carry(of, 10, {"theta": np.ones((3, 2))}, {}).to_bytes()
+    name = f"rows-10-{of}-0"
+    (run / "checkpoint" / "chains" / name).write_bytes(content)
+    rows = SpreadRows({"theta": 0}, (RowFile(name, 0, 3, hashlib.sha256(content).hexdigest()),))
+    return Carry(chain, 10, {}, {}, rows)
+
+
+def written(run, carries):
+    with RunFiles(run) as files:
+        for name in ("newest", "before"):
+            (files.place / name).unlink(missing_ok=True)
+        checkpoint.write_checkpoint(files, 10, 1, 1.0, carries)
+        return files.place
+
+
+def test_files_of_rows_are_of_one_chain(run):
+    """A thousand chains that all name one file of 40 MB took the memory, and the time, of a thousand files."""
+    place = written(run, [spread(run, 0, of=0), spread(run, 1, of=1)])
+    assert [carry.chain for carry in checkpoint.read_checkpoint(place).carries] == [0, 1]
+    for carries in (
+        [spread(run, 0), spread(run, 1)],
+        [spread(run, 0, of=0), spread(run, 0, of=1), spread(run, 0, of=2)],
+        [spread(run, 0)._replace(rows=SpreadRows({"theta": 0}, ()))],
+    ):
+        with pytest.raises(checkpoint.DamagedCheckpointError):
+            checkpoint.read_checkpoint(written(run, carries))
+
+
+@pytest.mark.parametrize("said", [{"seconds": 10**400}, {"sweep": float("inf")}, {"made_by": 3}])
+def test_headers_of_any_kind_give_the_one_error(run, said, monkeypatch):
+    parts = checkpoint._parts
+    monkeypatch.setattr(
+        checkpoint, "_parts", lambda header, carries: parts({**header, **said}, list(carries))
+    )
+    written(run, [])
+    with pytest.raises(cv.PosteriorFileError, match="got damaged checkpoints"):
+        cv.resume(run, progress=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,6 +28,7 @@ from countveil.counts.files.scratch import check_scratch
 from countveil.counts.inputs.arrays import ReleasedValues
 from countveil.counts.inputs.labels import read_labels, shares_labels
 from countveil.counts.noise_parameter import read_rho
+from countveil.counts.places import place_of
 from countveil.counts.record import Record
 from countveil.privacy import Guarantee
 
@@ -337,7 +337,8 @@ def load_release(
     """Read a release, file or folder, that ``save`` or ``privatize_to_file`` wrote, checking all of it.
 
     A file that is damaged, foreign or of a newer version raises ReleaseFileError, a missing one
-    FileNotFoundError.
+    FileNotFoundError. ``path`` may be an address, "s3://bucket/release.parquet", that pyarrow's filesystems open
+    (docs/release_format.md); one that cannot be reached raises OSError.
 
     ``scratch`` is for a release that is larger than memory: a folder on a disk with room. The cells are unpacked to
     files there that have no name, and are read from them when they are needed (docs/long_runs.md). Cells below 0
@@ -357,5 +358,6 @@ def load_release(
     if scratch is None:
         return PrivateCounts._from_contents(read_release(path))
     folder = check_scratch(scratch)
-    check_parquet(Path(path))
-    return PrivateCounts._from_contents(read_rows(path, scratch=folder))
+    place = place_of(path)
+    check_parquet(place)
+    return PrivateCounts._from_contents(read_rows(place, scratch=folder))

@@ -15,6 +15,7 @@ from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import LabelledCounts
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.ledger.ledger import Charge, Ledger, charged, check_ledger
+from countveil.counts.places import local_path
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.record import new_record
 from countveil.privacy import Guarantee
@@ -154,7 +155,7 @@ def privatize_to_file(
     if unknown:
         raise TypeError(f"privatize_to_file: expected the arguments of privatize, got {sorted(unknown)}")
     check_ledger(ledger, dataset)
-    target = Path(path)
+    target = local_path(path)
     check_not_input(target, counts, None if ledger is None else Ledger(ledger).path)
     check_free(target, overwrite)
     given, promise = _prepare(counts, InputOptions(**options), epsilon, precision, unit, guarantee)

@@ -11,13 +11,14 @@ from countveil.counts.cells.layout import Contents, read_only
 from countveil.counts.files.release import check_parquet, read_release
 from countveil.counts.files.rows import read_draft, read_rows
 from countveil.counts.files.scratch import check_scratch
+from countveil.counts.places import Place, place_of, resolved
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.record import Record
 from countveil.privacy import Guarantee
 
 
 class ReleaseOnDisk(PrivateCounts):
-    """The release at ``path``; what its header says is known at once.
+    """The release at ``path``, or at an address (``places``); what its header says is known at once.
 
     ``sha256`` is that of its header, if it must be one that was seen before; ``scratch`` a folder where its cells
     are unpacked, if they are more than memory holds.
@@ -40,11 +41,11 @@ class ReleaseOnDisk(PrivateCounts):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Place,
         sha256: str | None = None,
         scratch: str | os.PathLike[str] | None = None,
     ) -> None:
-        place = Path(os.path.realpath(path))
+        place = resolved(place_of(path))
         folder = None if scratch is None else check_scratch(scratch)
         check_parquet(place)
         header, draft, n_bytes = read_draft(place, sha256)
@@ -62,11 +63,10 @@ class ReleaseOnDisk(PrivateCounts):
     def read(self) -> ReleaseOnDisk:
         """Itself, with its counts."""
         if self._read is None:
-            place = Path(self.path)
             if self.scratch is None:
-                found = read_release(place, sha256=self.sha256)
+                found = read_release(self.path, sha256=self.sha256)
             else:
-                found = read_rows(place, scratch=self.scratch, sha256=self.sha256)
+                found = read_rows(self.path, scratch=self.scratch, sha256=self.sha256)
             self._hold(found)
         return self
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from countveil.counts import load_release
 from countveil.counts.files.release import check_not_input
+from countveil.counts.places import local_path
 from countveil.models.count_model import whole_number
 from countveil.posterior.posterior import Posterior
 from countveil.transforming.memberships import QUANTITIES, task_of
@@ -69,7 +69,7 @@ def transform_to_file(
     ...     pandas.read_parquet(table).round(1)["mean"].tolist()
     [0.0, 1.0, 1.0, 0.0]
     """
-    target = Path(path)
+    target = local_path(path)
     check_share_file(target, overwrite)
     which = (1, 1) if part is None else _check_part(part, seed)
     check_not_input(target, data, received)

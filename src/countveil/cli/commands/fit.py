@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     from countveil.fitting import fit
 
     join_shards(arguments.engine, arguments.threads)
-    check_output(Path(arguments.output))
+    check_output(arguments.output)
     if arguments.max_r_hat is not None and (arguments.chains == 1 or arguments.chain is not None):
         raise ValueError("--max-r-hat: expected --chains 2 or more, run together, beside it, got one chain")
     model = MODELS[arguments.model].model_of(arguments)
@@ -197,8 +197,11 @@ def interruption_is_told(run: str, quiet: bool) -> Iterator[None]:
         raise
 
 
-def check_output(target: Path) -> None:
+def check_output(output: str) -> None:
     """Before an hour of work, not after."""
+    from countveil.counts.places import local_path
+
+    target = local_path(output, "--output")
     if os.path.lexists(target):  # also a link that leads nowhere
         raise FileExistsError(f"--output: expected a new folder, got {str(target)!r}, which exists")
     if not target.parent.is_dir():

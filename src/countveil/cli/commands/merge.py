@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from countveil.cli.commands.fit import check_output, report
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from countveil.posterior import Posterior
     from countveil.resuming import merge_runs
 
-    check_output(Path(arguments.output))
+    check_output(arguments.output)
     posterior = merge_runs(arguments.run_folders, arguments.output)
     if not isinstance(posterior, Posterior):
         return exit_code(posterior, arguments.max_r_hat)

@@ -16,6 +16,8 @@ from countveil.counts.bounded.room import ReleaseFileError
 
 # Our writer's groups have 2**20 cells of 8 bytes for each axis.
 LARGEST_GROUP = 1 << 28
+# Bytes that are read for the header of a page, at first.
+HEADER_READ = 256
 # Plain, by run length, bit-packed, dictionary: others let a text be made of the one before it, again and again.
 _ENCODINGS = {0, 2, 3, 4, 8}
 _DEEPEST, _LONGEST_PAGE_HEADER = 12, 1 << 20
@@ -39,17 +41,37 @@ def check_pages(file: BinaryIO, most: int, *, any_encoding: bool = False) -> int
 
     ``any_encoding``: of tables that are not releases, and that other writers have written.
     """
-    total, left = 0, file.seek(0, os.SEEK_END)
-    for group in _footer(file).get(_ROW_GROUPS, []):
-        size = 0
-        for column in group[_COLUMNS]:
-            unpacked, packed = _sizes(file, column[_META_DATA], most, left, any_encoding)
-            size, left = size + unpacked, left - packed
-        if size > most:
-            raise ReleaseFileError(f"expected groups of rows of at most {most:,} bytes")
-        total += size
+    pages = Pages(file, most, any_encoding=any_encoding)
+    total = sum(pages.check(group) for group in range(pages.n_groups))
     file.seek(0)
     return total
+
+
+class Pages:
+    """The pages of a file, to be looked at a group of rows at a time, each group once."""
+
+    def __init__(self, file: BinaryIO, most: int, *, any_encoding: bool = False) -> None:
+        self._file, self._most, self._any_encoding = file, most, any_encoding
+        self._left = file.seek(0, os.SEEK_END)
+        self._groups = _footer(file).get(_ROW_GROUPS, [])
+        self.n_groups = len(self._groups)
+
+    def check(self, group: int) -> int:
+        """What a group unpacks to; refused if that is too much."""
+        size = 0
+        for column in self._groups[group][_COLUMNS]:
+            unpacked, packed = _sizes(
+                self._file, column[_META_DATA], self._most, self._left, self._any_encoding
+            )
+            size, self._left = size + unpacked, self._left - packed
+        if size > self._most:
+            raise ReleaseFileError(f"expected groups of rows of at most {self._most:,} bytes")
+        return size
+
+    def place(self, group: int) -> tuple[int, int]:
+        """Where the pages of a group begin and end in the file."""
+        places = [_place(column[_META_DATA]) for column in self._groups[group][_COLUMNS]]
+        return min(begin for begin, _ in places), max(end for _, end in places)
 
 
 def _footer(file: BinaryIO) -> _Fields:
@@ -67,11 +89,8 @@ def _sizes(file: BinaryIO, column: _Fields, most: int, left: int, any_encoding: 
 
     So no page is counted, or read, for two columns: the work is what the file is long.
     """
-    place, size, begin = column[_DATA_AT], 0, 0
-    if 0 < column.get(_DICTIONARY_AT, 0) < place:
-        place = column[_DICTIONARY_AT]
-    begin = place
-    end = place + (column[_COMPRESSED] if column[_N_VALUES] else 0)  # no pages at all
+    begin, end = _place(column)
+    place, size = begin, 0
     while place < end:
         header, length = _page_header(file, place)
         if header[_PAGE_PACKED] < 0 or header[_PAGE_UNPACKED] < 0:
@@ -90,8 +109,16 @@ def _sizes(file: BinaryIO, column: _Fields, most: int, left: int, any_encoding: 
     return size, place - begin
 
 
+def _place(column: _Fields) -> tuple[int, int]:
+    """Where the pages of a column begin and end."""
+    place = column[_DATA_AT]
+    if 0 < column.get(_DICTIONARY_AT, 0) < place:
+        place = column[_DICTIONARY_AT]
+    return place, place + (column[_COMPRESSED] if column[_N_VALUES] else 0)  # no pages at all
+
+
 def _page_header(file: BinaryIO, place: int) -> tuple[_Fields, int]:
-    n = 256
+    n = HEADER_READ
     while True:
         file.seek(place)
         compact = _Compact(file.read(n))

@@ -31,7 +31,6 @@ from countveil.counts.inputs.labels import VALUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 CELLS_PER_GROUP = 1 << 20
 # Reading takes about a hundred bytes a cell for a moment.
@@ -191,7 +190,7 @@ class ListedCells(NamedTuple):
     negative: Cells | None
 
 
-def read_cells(files: Iterable[pq.ParquetFile], room: Room, draft: Contents, header: Header) -> ListedCells:
+def read_cells(files: Iterable[Any], room: Room, draft: Contents, header: Header) -> ListedCells:
     """Read and check the table: names, types, ranges, order, signs, and the checksum of it all."""
     shape = draft.shape
     width = n_rows_and_width(shape)[1]

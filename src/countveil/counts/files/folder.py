@@ -23,15 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil.counts.bounded.pages import LARGEST_GROUP, check_pages
-from countveil.counts.bounded.room import AT_LEAST, PER_BYTE, TEXT, TEXT_BYTE, ReleaseFileError, Room
-from countveil.counts.bounded.within import (
-    check_folder,
-    data_size,
-    open_regular,
-    read_regular,
-    size_on_disk,
-)
+from countveil.counts.bounded.pages import check_pages
+from countveil.counts.bounded.room import TEXT, TEXT_BYTE, ReleaseFileError, Room
 from countveil.counts.cells.layout import Contents
 from countveil.counts.files.atomic import (
     final_modes,
@@ -53,10 +46,11 @@ from countveil.counts.files.header import (
     read_header,
 )
 from countveil.counts.files.pieces import Piece
+from countveil.counts.places import Place, check_is_folder, is_there, open_place, read_place, size_at
+from countveil.counts.remote import RemoteFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 CELLS_PER_PART = 1 << 24
 TEXTS_PER_READ = 1 << 16
@@ -154,8 +148,8 @@ def _write_header(folder: Path, generation: str, header: dict[str, Any]) -> None
         file.write(encode_header({**header, "generation": generation}))
 
 
-def _header_bytes(folder: Path) -> bytes:
-    return read_regular(folder / HEADER, LARGEST_HEADER)
+def _header_bytes(folder: Place) -> bytes:
+    return read_place(folder / HEADER, LARGEST_HEADER)
 
 
 def write_parts(folder: Path, contents: Contents, groups: Iterable[Listed]) -> list[list[Piece]]:
@@ -236,13 +230,13 @@ def _texts(labels: list[str]) -> pa.Array:
 
 
 def read_folder(
-    folder: Path, room: Room | None = None, *, named: bool = True
-) -> tuple[dict[str, Any], list[Path], Room]:
+    folder: Place, room: Room | None = None, *, named: bool = True
+) -> tuple[dict[str, Any], list[Place], Room]:
     """The header with its labels, the files of cells, and what is left of the room that all of it may take.
 
     Without ``named`` the files of labels and of the rows' guarantees are left alone.
     """
-    if not os.path.lexists(folder / HEADER):
+    if not is_there(folder / HEADER):
         raise ReleaseFileError(f"expected a release, got a folder without {HEADER}")
     encoded = _header_bytes(folder)
     header = read_header(encoded)
@@ -251,13 +245,13 @@ def read_folder(
         if not isinstance(generation, str) or not _GENERATION.fullmatch(generation):
             raise ReleaseFileError("expected the name of a generation, got another")
         folder = folder / generation
-        check_folder(folder)
+        check_is_folder(folder)
     parts = _found_parts(folder, header.pop("parts"))
     files, labelled, shape = header.pop("files"), header["labels"], header["shape"]
     if not isinstance(files, list) or not len(files) == len(labelled) == len(shape):
         raise ReleaseFileError("expected an entry for the labels of each axis")
     names = [folder / _name_file(place) for place, entry in enumerate(files) if entry is not None]
-    room = room or Room(len(encoded) + sum(map(size_on_disk, (*parts, *names))))
+    room = room or Room(len(encoded) + sum(map(size_at, (*parts, *names))))
     labels: list[list[str | None] | None] = []
     if not named:
         return header, parts, room
@@ -276,11 +270,11 @@ def read_folder(
     return header, parts, room
 
 
-def _found_parts(folder: Path, n: Any) -> list[Path]:
+def _found_parts(folder: Place, n: Any) -> list[Place]:
     if type(n) is not int or n < 1:
         raise ReleaseFileError("expected at least one part")
-    check_folder(folder / "cells")
-    found = sorted((folder / "cells").iterdir())
+    check_is_folder(folder / "cells")
+    found: list[Any] = sorted((folder / "cells").iterdir())
     if found != (expected := [_part(folder, i) for i in range(min(n, len(found) + 1))]) or len(found) != n:
         lost = next((part.name for part in expected if part not in found), None)
         got = "others beside them" if lost is None else f"no {lost}"
@@ -289,14 +283,16 @@ def _found_parts(folder: Path, n: Any) -> list[Path]:
 
 
 def _read_names(
-    path: Path, entry: Any, wanted: list[str], length: Any, room: Room
+    path: Place, entry: Any, wanted: list[str], length: Any, room: Room
 ) -> dict[str, list[str | None]]:
     """The wanted columns of a file of ``length`` labels."""
     import pyarrow.parquet as pq
 
     texts: dict[str, list[str | None]] = {name: [] for name in wanted}
-    with open_regular(path) as source:
-        if hashlib.file_digest(source, "sha256").hexdigest() != entry["sha256"]:
+    with open_place(path) as source:
+        if isinstance(source, RemoteFile):
+            source.hold(0, source.n_bytes)
+        if hashlib.file_digest(source, "sha256").hexdigest() != entry["sha256"]:  # type: ignore[arg-type]
             raise ReleaseFileError(f"{path.name} does not match its checksum")
         room.take(check_pages(source, room.left), 1, "labels")
         # As a dictionary: one long text that a file repeats is not repeated in memory before it is counted.
@@ -332,21 +328,7 @@ def _pairs(texts: dict[str, list[str | None]]) -> dict[str, Any]:
     }
 
 
-def opened(files: list[Path]) -> Iterator[pq.ParquetFile]:
-    """One file after the other."""
-    import pyarrow.parquet as pq
-
-    for path in files:
-        with open_regular(path) as source:
-            size = data_size(source.fileno())
-            if check_pages(source, LARGEST_GROUP) > AT_LEAST + PER_BYTE * size:
-                raise ReleaseFileError(f"expected fewer bytes of cells in a file of {size:,}")
-            # Arrow would read far ahead, most of a file at once.
-            with pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False) as file:
-                yield file
-
-
-def named_by(folder: Path) -> bytes | None:
+def named_by(folder: Place) -> bytes | None:
     """What names the files of a release folder now; None for anything else."""
     with suppress(OSError, ReleaseFileError):
         return _header_bytes(folder)
@@ -365,5 +347,5 @@ def _name_file(place: int) -> str:
     return ("rows", "columns")[place] + ".parquet" if place < 2 else f"axis{place}.parquet"
 
 
-def _part(folder: Path, number: int) -> Path:
+def _part(folder: Any, number: int) -> Any:
     return folder / "cells" / f"part-{number:05}.parquet"

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from countveil.counts.bounded.room import ReleaseFileError, Room
-from countveil.counts.bounded.within import data_size, open_regular
+from countveil.counts.bounded.within import open_regular
 from countveil.counts.cells.clamp import RhoLevels
 from countveil.counts.cells.layout import Block, Contents
 from countveil.counts.files.atomic import new_file
@@ -31,7 +31,6 @@ from countveil.counts.files.cells import (
 from countveil.counts.files.folder import (
     is_release_folder,
     named_by,
-    opened,
     read_folder,
     write_folder,
     write_names,
@@ -49,7 +48,10 @@ from countveil.counts.files.header import (
     metadata_header,
     without_names,
 )
+from countveil.counts.files.opened import opened
 from countveil.counts.files.pieces import describe_pieces
+from countveil.counts.places import Place, bytes_in, local_path, open_place, place_of, resolved
+from countveil.counts.remote import NotReachedError, RemoteFile
 
 # More make the metadata of a single file heavy for everyone who opens it.
 LABELS_IN_ONE_FILE = 100_000
@@ -58,7 +60,7 @@ LABELS_IN_ONE_FILE = 100_000
 def write_release(contents: Contents, path: str | os.PathLike[str], *, overwrite: bool) -> None:
     """Write a release to ``path``; with ``overwrite`` what is there is replaced, in one step."""
     _write(
-        Path(path),
+        local_path(path),
         contents,
         listed_groups(contents),
         lambda: contents.nonpositive.total,
@@ -96,7 +98,7 @@ def stream_release(
             yield Listed(at + block.start * width, values[at], holes[at])
 
     _write(
-        Path(path), draft, groups(), lambda: total,
+        local_path(path), draft, groups(), lambda: total,
         negative_kept=keep_negative, absent=absent, overwrite=overwrite,
     )  # fmt: skip
 
@@ -221,22 +223,24 @@ def _check_target(target: Path, many: bool, overwrite: bool) -> None:
 
 
 def read_release(
-    path: str | os.PathLike[str], room: Room | None = None, sha256: str | None = None
+    path: str | os.PathLike[str] | Place, room: Room | None = None, sha256: str | None = None
 ) -> Contents:
     """What ``write_release`` or ``stream_release`` wrote, all of it checked.
 
     ``room``: what it may take, if that is not by its own size: it may come packed once more, and with others.
     ``sha256``: that of its header, if it must be one that was seen before.
     """
-    source = Path(path)
+    source = place_of(path)
     check_parquet(source)
     named = named_by(source)
     try:
         return _read(source, room, sha256)
     except ReleaseFileError as error:
         if named != named_by(source):  # it was overwritten meanwhile, and its old files are gone
-            return read_release(path, room, sha256)
+            return read_release(source, room, sha256)
         raise ReleaseFileError(f"{source}: {error}") from error.__cause__
+    except NotReachedError:  # which says nothing of the release
+        raise
     except (
         ValueError,
         TypeError,
@@ -248,21 +252,21 @@ def read_release(
     ) as error:
         # Arrow's errors are ValueError, OSError or one of the others too.
         if named != named_by(source):
-            return read_release(path, room, sha256)
+            return read_release(source, room, sha256)
         raise ReleaseFileError(f"{source}: damaged release file: {error}") from error
 
 
-def check_parquet(source: Path) -> None:
+def check_parquet(source: Place) -> None:
     """A folder, or a file that begins as Parquet does. What the system refuses keeps its own, clear error."""
     if not source.is_dir():
-        with open_regular(Path(os.path.realpath(source))) as file:
+        with open_place(resolved(source)) as file:
             if file.read(4) != b"PAR1":
                 raise ReleaseFileError(f"{source}: expected a release file, got something not Parquet")
 
 
 def read_described(
-    source: Path, room: Room | None = None, *, named: bool = True
-) -> tuple[Header, Contents, list[Path], Room]:
+    source: Place, room: Room | None = None, *, named: bool = True
+) -> tuple[Header, Contents, list[Place], Room]:
     """What a release says of itself, contents without their cells, the files that have these, and their room.
 
     Without ``named`` the labels and what rows are promised are left out.
@@ -272,12 +276,13 @@ def read_described(
     if source.is_dir():
         described, files, room = read_folder(source, room, named=named)
     else:
-        files = [
-            Path(os.path.realpath(source))
-        ]  # a link that the user names is followed; one to itself is none
-        with open_regular(files[0]) as opened_file, pq.ParquetFile(opened_file) as file:
-            described = metadata_header(file.metadata.metadata)
-            room = room or Room(data_size(opened_file.fileno()))
+        files = [resolved(source)]  # a link that the user names is followed; one to itself is none
+        with open_place(files[0]) as opened_file:
+            if isinstance(opened_file, RemoteFile):
+                opened_file.hold_footer()
+            with pq.ParquetFile(opened_file) as file:
+                described = metadata_header(file.metadata.metadata)
+            room = room or Room(bytes_in(opened_file))
     described = described if named else without_names(described)
     return *check_header(described, room, len(files)), files, room
 
@@ -288,7 +293,7 @@ def check_seen(header: Header, sha256: str | None) -> None:
         raise ReleaseFileError("expected the release that the fit was begun with, got another")
 
 
-def _read(source: Path, room: Room | None, sha256: str | None) -> Contents:
+def _read(source: Place, room: Room | None, sha256: str | None) -> Contents:
     import pyarrow as pa
 
     header, draft, files, room = read_described(source, room)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -27,21 +27,22 @@ from countveil.counts.files.cells import (
     check_values,
     read_batch,
 )
-from countveil.counts.files.folder import opened
 from countveil.counts.files.header import MISSING, Header
+from countveil.counts.files.opened import opened
 from countveil.counts.files.pieces import Piece, check_all
 from countveil.counts.files.release import check_seen, read_described
 from countveil.counts.files.scratch import ScratchError, cell_list
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+from countveil.counts.places import Place, place_of
+from countveil.counts.remote import NotReachedError
 
 # Arrow's errors are ValueError, OSError or one of the others too.
 _DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, OSError, MemoryError)
+# Which say nothing of the release.
+_NO_DAMAGE = (ScratchError, NotReachedError)
 
 
 def read_rows(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Place,
     start: int = 0,
     stop: int | None = None,
     scratch: Path | None = None,
@@ -55,7 +56,7 @@ def read_rows(
     out: a fit does not look at them. Without ``named`` labels and the rows' guarantees are left out, too.
     ``sha256`` is that of the header, if the release must be one that somebody else has seen.
     """
-    source = Path(path)
+    source = place_of(path)
     try:
         header, draft, files, room = read_described(source, named=named)
         check_seen(header, sha256)
@@ -78,13 +79,13 @@ def read_rows(
                     positive.add(rows[above], columns[above], cells.values[above])
                     chosen = cells.missing | (header.absent == MISSING)
                     listed.add(rows[chosen], columns[chosen])
-            except ScratchError:
+            except _NO_DAMAGE:
                 raise
             except _DAMAGE as error:
                 raise ReleaseFileError(f"{name.name}: {error}") from error
         if header.pieces is None and digest.hexdigest() != header.cells_sha256:
             raise ReleaseFileError("expected the cells that its checksum covers, got others")
-    except ScratchError:
+    except _NO_DAMAGE:
         raise
     except _DAMAGE as error:
         raise ReleaseFileError(f"{source}: damaged release: {error}") from error
@@ -101,11 +102,13 @@ def read_rows(
     )
 
 
-def read_draft(path: Path, sha256: str | None = None) -> tuple[Header, Contents, int]:
+def read_draft(path: Place, sha256: str | None = None) -> tuple[Header, Contents, int]:
     """A release on disk without its cells: its header, all else that it says, and its size in bytes."""
     try:
         header, draft, _, room = read_described(path)
         check_seen(header, sha256)
+    except _NO_DAMAGE:
+        raise
     except _DAMAGE as error:
         raise ReleaseFileError(f"{path}: damaged release: {error}") from error
     return header, draft, room.n_bytes
@@ -122,7 +125,7 @@ def _draft_of(draft: Contents, start: int, stop: int) -> Contents:
     )
 
 
-def _all_cells(path: Path, draft: Contents, header: Header, digest: CellDigest) -> Iterator[Listed]:
+def _all_cells(path: Place, draft: Contents, header: Header, digest: CellDigest) -> Iterator[Listed]:
     """The listed cells of one file, some at a time."""
     for file in opened([path]):
         check_schema(file.schema_arrow, draft)
@@ -130,7 +133,7 @@ def _all_cells(path: Path, draft: Contents, header: Header, digest: CellDigest) 
 
 
 def _cells_of(
-    pieces: list[Piece], path: Path, draft: Contents, header: Header, first: int, end: int
+    pieces: list[Piece], path: Place, draft: Contents, header: Header, first: int, end: int
 ) -> Iterator[Listed]:
     """Of the pieces of a file those that may have cells from ``first`` to before ``end``.
 
@@ -148,7 +151,7 @@ def _cells_of(
 
 
 def _batches(
-    file: pq.ParquetFile, groups: list[int] | None, draft: Contents, header: Header, digest: CellDigest
+    file: Any, groups: list[int] | None, draft: Contents, header: Header, digest: CellDigest
 ) -> Iterator[Listed]:
     for batch in file.iter_batches(CELLS_PER_READ, row_groups=groups, use_threads=False):
         cells = read_batch(batch, draft.shape)

@@ -18,6 +18,7 @@ from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
 from countveil.counts.bounded.within import data_size, has_hole
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.inputs.tables import Table
+from countveil.counts.places import local_path
 
 # Bytes that a cell of a table takes, and a letter of a file in which every other one is a number of its own.
 _CELL, _LETTER, _LONGEST_NUMBER = 8, 50, 100
@@ -38,7 +39,7 @@ class SymmetricMatrix(NamedTuple):
 
 def read_count_file(path: str | os.PathLike[str], options: InputOptions) -> Any:
     """What the file holds: a table, a sparse or symmetric matrix or an array."""
-    source = Path(path)
+    source = local_path(path, "counts")
     kind = "".join(source.suffixes[-2:]) if source.suffix == ".gz" else source.suffix
     read = {
         ".csv": _csv, ".tsv": _csv, ".parquet": _parquet,

@@ -19,6 +19,7 @@ from countveil.counts.cells.layout import same_arrays
 from countveil.counts.files.atomic import lock_file
 from countveil.counts.files.release import check_free
 from countveil.counts.inputs.labels import coarse_keys
+from countveil.counts.places import local_path
 from countveil.counts.private_counts import PrivateCounts, load_release
 from countveil.counts.sources.stack import stack_rows
 
@@ -53,7 +54,7 @@ def append_release(
     """
     if not parts:
         raise ValueError("parts: expected releases to append, got none")
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(local_path(path)))
     with _alone(target):
         releases = map(_release, (target, *parts))
         grown = stack_alike(releases, [str(path), *map(_name, parts)])
@@ -80,7 +81,7 @@ def stack_files(
     given = [os.fspath(path) for path in paths]
     if not given:
         raise ValueError("paths: expected releases, got none")
-    check_free(Path(output), overwrite)
+    check_free(local_path(output, "output"), overwrite)
     stacked = stack_alike(map(load_release, given), given)
     stacked.save(output, overwrite=overwrite)
     return stacked

@@ -16,6 +16,7 @@ from countveil.counts.inputs.graphs import GraphCounts
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.inputs.options import InputOptions, comes_from
 from countveil.counts.inputs.tables import as_table
+from countveil.counts.places import scheme_of
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.sources.combine import CombinedReleases
 
@@ -127,6 +128,8 @@ def _numbers(frame: Any, name: str) -> np.ndarray:
 
 def _got(thing: Any) -> str:
     if isinstance(thing, str | os.PathLike):
+        if scheme_of(thing) is not None:  # which may have credentials in it
+            return "got an address; load_release(address) first"
         return f"got a path; load_release({os.fspath(thing)!r}) first"
     got = f"got {type(thing).__name__}"
     if comes_from(thing, "networkx", "Graph"):

@@ -22,6 +22,7 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.atomic import unfinished
+from countveil.counts.places import local_path
 from countveil.inference.carry import Carry, check_form, has_running, split_running, with_running
 from countveil.inference.row_files import RowSaver, rows_per_block, with_rows
 from countveil.inference.settings import COMPLETE, Settings, described_settings
@@ -260,7 +261,7 @@ def mark_complete(files: RunFiles, seconds: float) -> None:
 
 def check_new(path: str | os.PathLike[str], name: str = "store") -> Path:
     """A place for a new run, or an error before any work that speaks of the parameter ``name``."""
-    target = Path(path)
+    target = local_path(path, name)
     if target.exists():
         raise FileExistsError(
             f"{name}: expected a new folder, got {str(target)!r}, which exists (cv.resume goes on with a run)"

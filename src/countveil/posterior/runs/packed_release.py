@@ -22,7 +22,9 @@ from countveil.counts.files.atomic import private_file, scratch_folder
 from countveil.counts.files.names import path_below
 from countveil.counts.files.release import read_release
 from countveil.counts.files.rows import read_draft
+from countveil.counts.places import check_address, names_bucket_alone, place_of, scheme_of
 from countveil.counts.release_on_disk import ReleaseOnDisk
+from countveil.counts.remote import RemotePlace
 
 _NAME = "release.parquet"
 #: Bytes of a release on disk beyond which a run refers to it.
@@ -76,11 +78,18 @@ def release_at(place: Mapping[str, Any], run: Path, given: Any = None, scratch: 
     path, sha256 = place["path"], place["sha256"]
     if not isinstance(path, str) or not isinstance(sha256, str):
         raise TypeError("a path and a checksum")
-    if given is None and path.startswith(
-        ("\\\\", "//")
-    ):  # to look there is to tell another machine who we are
-        raise ValueError(f"data: expected the release of this run, which lies on another machine ({path!r})")
-    tried = [Path(path), run.parent / Path(path).name] if given is None else [Path(given)]
+    if given is None:
+        away = path.startswith(("\\\\", "//"))
+        if scheme_of(path) is not None:
+            check_address(path)
+            away = not names_bucket_alone(path)
+        if away:  # to look there is to tell another machine who we are
+            raise ValueError(
+                f"data: expected the release of this run, which lies on another machine ({path!r}): give "
+                "its address again, if you trust it"
+            )
+    there = place_of(path if given is None else given)
+    tried = [there, run.parent / there.name] if given is None else [there]
     for one in tried:
         if one.exists():
             return ReleaseOnDisk(one, sha256, scratch)
@@ -89,8 +98,14 @@ def release_at(place: Mapping[str, Any], run: Path, given: Any = None, scratch: 
 
 def _copy_files(release: ReleaseOnDisk, target: Path) -> None:
     """As they are: nobody need unpack them."""
-    source = Path(release.path)
-    if source.is_dir():
+    source = place_of(release.path)
+    if isinstance(source, RemotePlace):
+        for name, one in source.files():
+            copy = path_below(target, name) if name else target
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with one.open() as file, private_file(copy) as written:
+                shutil.copyfileobj(file, written, 1 << 22)
+    elif source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*"))
     else:
         shutil.copyfile(source, target)

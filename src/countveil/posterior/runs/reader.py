@@ -18,6 +18,7 @@ import zarr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import Room
 from countveil.counts.files.names import is_plain_name
+from countveil.counts.places import local_path
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.settings import stored_settings
 from countveil.posterior.diagnostics.select import selection_of
@@ -97,7 +98,7 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
 
 def checked_folder(path: str | os.PathLike[str]) -> Path:
     """A folder that may be opened, or an error."""
-    folder = Path(path)
+    folder = local_path(path)
     if not folder.exists():
         raise FileNotFoundError(
             f"path: expected the folder of a run, got {str(folder)!r}, which does not exist"

@@ -15,6 +15,7 @@ from zarr.storage import LocalStore
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.atomic import new_folder, private_file
 from countveil.counts.files.names import path_below
+from countveil.counts.places import local_path
 from countveil.posterior.runs.packed_release import add_releases
 from countveil.posterior.runs.schema import checksum
 
@@ -32,7 +33,7 @@ def save_run(
 
     ``releases`` go into groups of their names. What has the name already, or takes it meanwhile, is left alone.
     """
-    target = Path(path)
+    target = local_path(path)
     if os.path.lexists(target):
         raise _taken(target)
     if not target.parent.is_dir():

@@ -50,6 +50,18 @@ def test_rows_that_are_read_are_those_of_the_whole(kind, many, tmp_path, monkeyp
         )
 
 
+def test_cells_of_several_parts_keep_their_order(tmp_path, monkeypatch):
+    """Of the first part some are missing: its room is left when the cells of a later one come."""
+    monkeypatch.setattr(cells, "CELLS_PER_GROUP", 20)
+    monkeypatch.setattr(folder, "CELLS_PER_PART", 40)
+    monkeypatch.setattr(release, "LABELS_IN_ONE_FILE", 10)
+    for seed in range(4):
+        missing = np.random.default_rng(seed).random(NOISY.shape) < 0.2
+        whole, path = cv.PrivateCounts(NOISY, rho=1.0, mask=missing, labels=LABELS), tmp_path / f"{seed}"
+        whole.save(path)
+        assert cv.load_release(path) == whole
+
+
 def test_no_flipped_bit_of_the_footer_loses_rows(tmp_path, monkeypatch):
     """Statistics stand there, which nothing signs."""
     monkeypatch.setattr(cells, "CELLS_PER_GROUP", 8)

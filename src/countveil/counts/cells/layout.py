@@ -206,7 +206,8 @@ class CellList:
         if not len(rows):
             return
         self._count(rows)
-        if values is not None and self._reserved.take(columns, values):
+        # What comes after cells that did not fit stays after them, even if it would fit.
+        if values is not None and not self._columns and self._reserved.take(columns, values):
             return
         self._columns.append(columns.astype(self._type))
         if values is not None:

@@ -123,8 +123,8 @@ def fit(
         masked array has missing cells), which gives ordinary, non-private factorization. See ``stack_rows`` for
         a release with public counts beside it, ``combine_releases`` for counts released several times. For
         ``SharedFactors`` a mapping from its views to such data; the result is a ``SharedPosterior``. With
-        ``engine="mpi"`` or ``"ray"`` also the path of a release, of which every rank or actor reads its own rows;
-        so with ``scratch``.
+        ``engine="mpi"`` or ``"ray"`` also the path or the address of a release (docs/release_format.md), of which
+        every rank or actor reads its own rows; so with ``scratch``.
     sweeps, burn_in, thin, chains
         Sweeps include burn-in (half of them by default); every chain keeps ``(sweeps - burn_in) // thin`` draws.
     seed

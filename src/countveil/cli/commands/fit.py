@@ -35,7 +35,11 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     for name, command in MODELS.items():
         parser = add_command(models, name, command.summary, command.description, command.example)
         add = parser.add_argument
-        add("release", metavar="RELEASE", help="the release; with --plain a file of plain counts")
+        add(
+            "release",
+            metavar="RELEASE",
+            help="the release, a path or an address (s3://...); with --plain a file of plain counts",
+        )
         add(
             "-o",
             "--output",

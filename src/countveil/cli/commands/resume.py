@@ -42,7 +42,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add(
         "--release",
         metavar="PATH",
-        help="where the release lies, if the run does not hold it and it has moved",
+        help="where the release lies, path or address, if the run does not hold it and it has moved",
     )
     add("--scratch", metavar="FOLDER", help="as for countveil fit: where such a release is unpacked")
     add("--quiet", action="store_true", help="print nothing but errors")

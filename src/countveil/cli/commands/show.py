@@ -30,7 +30,9 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
         commands, "show", "what a release promises; how far a run is", _DESCRIPTION, _EXAMPLE
     )
     parser.add_argument(
-        "path", metavar="RELEASE|RUN", help="the file or folder of the release, or of the run"
+        "path",
+        metavar="RELEASE|RUN",
+        help="the file, folder or address (s3://...) of the release; or the run",
     )
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     return [parser]

@@ -32,7 +32,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     parser = add_command(commands, "transform", "find the shares of new rows", _DESCRIPTION, _EXAMPLE)
     add = parser.add_argument
     add("run_folder", metavar="RUN", help="the folder of the run")
-    add("release", metavar="RELEASE", help="a release of new rows")
+    add("release", metavar="RELEASE", help="a release of new rows, a path or an address (s3://...)")
     add("-o", "--output", metavar="FILE", required=True, help="the table to write, a new name (.parquet)")
     add("--overwrite", action="store_true", help="replace a table that an earlier command wrote")
     add("--received", metavar="RELEASE", help="of a directed network: what the new actors received")

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 import countveil as cv
 from countveil.counts import ReleaseFileError, places
-from countveil.counts.files import cells, folder, release
+from countveil.counts.files import cells, folder, opened, release
 from countveil.counts.files.header import read_header, sign_header
 from countveil.counts.files.rows import read_rows
 from countveil.counts.places import check_address, place_of, scheme_of
@@ -204,6 +205,33 @@ def test_groups_that_are_all_the_same_bytes_are_not_fetched_again_and_again(larg
         cv.load_release(address)
 
 
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        ({"LARGEST_GROUP": 10_000}, "groups of rows of at most 10,000 bytes"),
+        ({"AT_LEAST": 200_000, "PER_BYTE": 0}, "fewer bytes of cells in a file of"),
+    ],
+)
+def test_pages_are_looked_at_before_they_are_unpacked(limits, what, large, remote, monkeypatch):
+    for name, value in limits.items():
+        monkeypatch.setattr(opened, name, value)
+    for read in (cv.load_release, read_rows):
+        remote.requests.clear()
+        with pytest.raises(ReleaseFileError, match=f"^{large[0]}: .*{what}"):
+            read(large[0])
+        assert remote.fetched() < large[1].stat().st_size / 2 + 3 * 2**16  # the rest is not even fetched
+
+
+def test_sizes_are_those_that_the_filesystem_tells(remote, tmp_path, monkeypatch):
+    in_parts(monkeypatch, True)
+    address, path = saved(tmp_path), tmp_path / "release"
+    assert ReleaseOnDisk(address).n_bytes == ReleaseOnDisk(path).n_bytes
+    monkeypatch.setattr(folder, "LARGEST_HEADER", 100)
+    with pytest.raises(ReleaseFileError, match=r"expected at most 100 bytes in release\.json, got more"):
+        read_rows(address)
+    assert not remote.fetched("part")
+
+
 def test_what_the_filesystem_refuses_is_said_with_the_address(remote, tmp_path, monkeypatch):
     in_parts(monkeypatch, True)
     address = saved(tmp_path)
@@ -304,6 +332,18 @@ def test_an_address_of_this_machine_is_a_path(tmp_path):
     (tmp_path / "folder" / "release.json").symlink_to(path)
     with pytest.raises(ReleaseFileError, match="expected a regular file"):
         cv.load_release((tmp_path / "folder").as_uri())
+
+
+def test_filesystems_of_arrow_itself(tmp_path, monkeypatch):
+    in_parts(monkeypatch, True)
+    address, inside = saved(tmp_path), SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+    with pytest.raises(FileNotFoundError, match="mock:///release"):
+        cv.load_release("mock:///release")  # an empty one, in memory
+    monkeypatch.setattr(places, "open_filesystem", lambda given: (inside, given.removeprefix(f"{BUCKET}/")))
+    assert cv.load_release(address) == cv.load_release(tmp_path / "release")
+    assert PrivateCounts._from_contents(read_rows(address, 13, 29)).shape == (16, 6)
+    with pytest.raises(FileNotFoundError, match="s3://bucket/nothing"):
+        cv.load_release(f"{BUCKET}/nothing")
 
 
 def test_other_schemes_say_what_is_expected():

@@ -100,6 +100,12 @@ def test_a_release_that_is_not_there_any_more(remote, tmp_path):
     remote.failing = "release", OSError("no network")
     with pytest.raises(NotReachedError, match=f"^{ADDRESS}: cannot be read: no network"):
         cv.extend(run, 30, progress=False)
+    posterior = cv.load_posterior(run)
+    with pytest.warns(
+        UserWarning, match=f"^{ADDRESS}: cannot be read: no network: posterior.release is None"
+    ):
+        assert posterior.release is None
+    assert posterior.memberships() is not None
     remote.failing = None
     here(remote).rename(remote.root / "moved")
     with pytest.raises(FileNotFoundError, match=f"data: expected the release of this run at '{ADDRESS}'"):
@@ -144,6 +150,9 @@ def test_commands_take_addresses(remote, tmp_path, capsys):
     assert same(draws_of(cv.load_posterior(run)), draws_of(expected))
     assert main(["transform", run, ADDRESS, "-o", str(table), "--seed", "1", "--quiet"]) == 0
     assert table.is_file()
+    assert main(["stack", ADDRESS, "-o", str(tmp_path / "stacked")]) == 2  # it promises nothing
+    assert f"a guarantee, got none in {ADDRESS}" in capsys.readouterr().err
+    assert main(["stack", "s3://key:hush@bucket/a", "-o", str(tmp_path / "stacked")]) != 0
     assert main([*fit, "s3://key:hush@bucket/data/release", "-o", str(tmp_path / "other")]) != 0
     assert main([*fit, ADDRESS, "-o", "s3://key:hush@bucket/run"]) != 0
     told = capsys.readouterr().err

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.remote import NotReachedError
 from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.inference.observed import Observed, observe
 from countveil.inference.problem import Counts, as_if_released, modelled_part
@@ -53,7 +54,7 @@ class ProblemDraws(KeptDraws):
         if callable(self._given):
             try:
                 self._given = self._given()
-            except FileNotFoundError as error:
+            except (FileNotFoundError, NotReachedError) as error:
                 warnings.warn(f"{error}: posterior.release is None", stacklevel=3)
                 self._given = None
         return self._given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +42,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "append":
         print(append_release(arguments.release, *arguments.parts))
     else:
-        parts = [path for part in arguments.parts for path in _releases(Path(part))]
+        parts = [path for part in arguments.parts for path in _releases(part)]
         print(stack_files(parts, arguments.output))
     return 0
 
 
-def _releases(part: Path) -> list[Path]:
+def _releases(part: str) -> Sequence[str | Path]:
     """Itself; or what lies in a folder that is no release."""
     from countveil.counts.files.folder import is_release_folder
+    from countveil.counts.places import scheme_of
 
-    if not part.is_dir() or is_release_folder(part):
+    folder = Path(part)
+    if scheme_of(part) is not None or not folder.is_dir() or is_release_folder(folder):
         return [part]
-    found = sorted(part.glob("*.parquet"))
+    found = sorted(folder.glob("*.parquet"))
     if not found:
-        raise FileNotFoundError(f"PART: expected releases in the folder {str(part)!r}, got none")
+        raise FileNotFoundError(f"PART: expected releases in the folder {part!r}, got none")
     return found

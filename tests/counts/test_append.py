@@ -198,3 +198,12 @@ def test_a_row_of_a_person_is_promised_nothing_as_a_person(many, tmp_path, monke
     both = cv.combine_releases(grown, again)
     assert both.guarantee == cv.Guarantee(4, unit="person")
     assert both.row_guarantees == (cv.Guarantee(2), cv.Guarantee(4), cv.Guarantee(4))
+
+
+def test_links_in_a_folder_of_releases_are_not_followed(study, tmp_path, capsys):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    (inbox / "a.parquet").symlink_to(study)
+    assert main(["stack", str(inbox), "-o", str(tmp_path / "all.parquet")]) == 2
+    assert "got a link" in capsys.readouterr().err
+    assert not (tmp_path / "all.parquet").exists()

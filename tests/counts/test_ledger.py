@@ -374,3 +374,14 @@ def test_names_are_shown_escaped(ledger_path, enter):
     enter(1, dataset="a\x1b[2J\u202eb")
     assert "\x1b" not in str(cv.Ledger(ledger_path))
     assert r"a\x1b[2J" in str(cv.Ledger(ledger_path))
+
+
+def test_a_budget_holds_wherever_the_program_goes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = cv.Ledger("study.ledger")
+    ledger.set_budget("letters", cv.Guarantee(epsilon=1))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(cv.LedgerError, match="expected at most 1 more"):
+        cv.privatize(COUNTS, 5, ledger=ledger, dataset="letters")
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -222,3 +222,38 @@ def test_a_text_taken_for_a_file_is_not_quoted():
     with pytest.raises(ValueError, match="got another name; texts come as a list") as caught:
         cv.privatize("dear ann, i am ill", epsilon=1)
     assert "ill" not in str(caught.value).replace("will", "")
+
+
+def test_a_first_line_of_counts_is_not_taken_for_labels(tmp_path):
+    """Labels are released as they are."""
+    file = tmp_path / "counts.csv"
+    file.write_text("7654321,17,3\n4,5,6\n")
+    with pytest.raises(ValueError, match="first line, got numbers, which may be counts") as caught:
+        cv.privatize(file, epsilon=1, public_labels=True)
+    assert "7654321" not in str(caught.value)
+    release = cv.privatize(file, epsilon=900, columns=["3", "17"])  # years, say, which somebody declares
+    assert release.to_dense().tolist() == [[6, 5]]
+    file.write_text("who,17,3\nann,5,6\n")
+    with pytest.raises(ValueError, match="first line, got numbers"):
+        cv.privatize(file, epsilon=1, index="who", public_labels=True)
+    file.write_text("oil,3\n5,6\n")
+    assert cv.privatize(file, epsilon=900, public_labels=True).labels[1].tolist() == ["oil", "3"]
+
+
+def test_the_index_that_pandas_saved_is_no_column_of_counts(tmp_path):
+    file = tmp_path / "counts.parquet"
+    table = pd.DataFrame({"oil": [1, 2]}, index=pd.Index([7654321, 7654399], name="patient"))
+    table.to_parquet(file)
+    release = cv.privatize(file, epsilon=900, public_labels=True)
+    assert release == cv.privatize(table, epsilon=900, public_labels=True)
+    assert release.labels[0].tolist() == ["7654321", "7654399"]
+    assert release.to_dense().tolist() == [[1], [2]]
+    with pytest.raises(ValueError, match=r"rows: expected rows=\[...\], got none"):
+        cv.privatize(file, epsilon=1, columns=["oil"])
+    named = cv.privatize(file, epsilon=900, index="patient", rows=[7654399], columns=["oil"])
+    assert named.to_dense().tolist() == [[2]]
+    pd.DataFrame({"oil": [1, 2]}).to_parquet(file)
+    assert cv.privatize(file, epsilon=900, columns=["oil"]).to_dense().tolist() == [[1], [2]]
+    table.set_index([["a", "b"], ["x", "y"]]).to_parquet(file)
+    with pytest.raises(ValueError, match="got an index of several"):
+        cv.privatize(file, epsilon=1, public_labels=True)

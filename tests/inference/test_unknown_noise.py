@@ -255,3 +255,13 @@ def test_a_wrong_prior_is_refused(prior):
 def test_something_that_is_no_model_is_refused():
     with pytest.raises(TypeError, match="model: expected a model such as"):
         UnknownNoise("topics")
+
+
+def test_a_fit_of_a_release_with_a_guarantee_can_be_saved(tmp_path):
+    """Its noise is inferred anew: what was promised of it is no longer said."""
+    release = cv.privatize([[3, 0, 9], [1, 2, 4]], epsilon=1)
+    posterior = cv.fit(UnknownNoise(TopicModel(2)), release, sweeps=20, seed=1, progress=False)
+    posterior.save(tmp_path / "run.zarr")
+    loaded = cv.load_posterior(tmp_path / "run.zarr").release
+    assert loaded == posterior.release
+    assert (loaded.guarantee, release.guarantee.epsilon) == (None, 1)

@@ -12,6 +12,7 @@ from countveil.inference.carry import Carry, RowFile, SpreadRows
 from countveil.posterior.runs import checkpoint
 from countveil.posterior.runs.growing_array import CODEC
 from countveil.posterior.runs.run_files import RunFiles
+from countveil.runtime.machine import this_machine
 
 RELEASE = cv.simulate_release([[9, 0, 1], [0, 8, 7], [1, 1, 3]], epsilon=2, seed=1)
 
@@ -148,3 +149,41 @@ def test_headers_of_any_kind_give_the_one_error(run, said, monkeypatch):
     written(run, [])
     with pytest.raises(cv.PosteriorFileError, match="got damaged checkpoints"):
         cv.resume(run, progress=False)
+
+
+def test_names_in_a_strangers_checkpoint_lead_nowhere_else(tmp_path):
+    """Merging writes arrays by the names that checkpoints have."""
+    settings = {"sweeps": 12, "thin": 2, "threads": 1, "progress": False}
+    cv.fit(cv.TopicModel(2), RELEASE, seed=9, chains=2, store=tmp_path / "mine.zarr", **settings)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    runs = [tmp_path / "0.zarr", tmp_path / "1.zarr"]
+    for name in ("../../../mine.zarr/release/file0", str(tmp_path / "mine.zarr" / "release" / "file0")):
+        for chain, path in enumerate(runs):
+            shutil.rmtree(path, ignore_errors=True)
+            cv.fit(
+                cv.TopicModel(2), RELEASE, seed=1, chains=2, chain=chain, store=path, keep="summaries", **settings
+            )  # fmt: skip
+            with RunFiles(path) as files:
+                found = checkpoint.read_checkpoint(files.place)
+                carry = found.carries[0]
+                forged = carry._replace(state={**found.sums(0), name: np.array(66.0)}, extra={}, rows=None)
+                checkpoint.write_checkpoint(files, found.sweep, found.draws, found.seconds, [carry], [forged])
+        with pytest.raises(cv.PosteriorFileError, match="damaged"):
+            cv.merge_runs(runs, tmp_path / "merged.zarr")
+        assert not (tmp_path / "merged.zarr").exists()
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_no_file_of_a_run_is_written_elsewhere(tmp_path):
+    with RunFiles(tmp_path / "run.zarr") as files:
+        for target in (tmp_path / "other", files.root / ".." / "other"):
+            with pytest.raises(ValueError, match="store: expected a place in"):
+                files.write(target, [b"x"])
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_a_stranger_says_of_his_machine_is_shown_escaped():
+    said = {**this_machine(), "processor": "\x1b[31m" + "9" * 10_000}
+    with pytest.warns(UserWarning, match=r"processor \\x1b\[31m9+ before") as caught:
+        checkpoint.warn_of_another_machine(said)
+    assert len(str(caught[0].message)) < 500

@@ -275,11 +275,13 @@ def as_if_released(data: Any, alpha: Any) -> PrivateCounts:
 
 
 def at_alpha(data: PrivateCounts, alpha: float) -> PrivateCounts:
-    """The same release with another alpha for all cells."""
+    """The same release with another alpha for all cells; what was promised of its noise is left out."""
     contents = data._contents
     rho = np.asarray(-math.log(alpha))
     levels = contents.nonpositive._replace(rho=rho.reshape(1).copy())
-    return PrivateCounts._from_contents(contents._replace(rho=rho, nonpositive=levels))
+    return PrivateCounts._from_contents(
+        contents._replace(rho=rho, nonpositive=levels, guarantee=None, row_guarantees=None)
+    )
 
 
 def _unknown_alpha(model: UnknownNoise, data: Counts, method: str) -> tuple[PrivateCounts, UnknownAlpha]:

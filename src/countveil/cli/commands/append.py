@@ -58,4 +58,6 @@ def _releases(part: str) -> Sequence[str | Path]:
     found = sorted(folder.glob("*.parquet"))
     if not found:
         raise FileNotFoundError(f"PART: expected releases in the folder {part!r}, got none")
+    if any(path.is_symlink() for path in found):  # whoever may write there could name any release of ours
+        raise ValueError(f"PART: expected releases in the folder {part!r}, got a link")
     return found

@@ -16,8 +16,9 @@ from countveil.counts.bounded.numpy_files import check_archive, check_array
 from countveil.counts.bounded.pages import check_pages
 from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
 from countveil.counts.bounded.within import data_size, has_hole
+from countveil.counts.inputs.labels import object_array
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.inputs.tables import Table
+from countveil.counts.inputs.tables import Table, as_table
 from countveil.counts.places import local_path
 
 # Bytes that a cell of a table takes, and a letter of a file in which every other one is a number of its own.
@@ -25,8 +26,8 @@ _CELL, _LETTER, _LONGEST_NUMBER = 8, 50, 100
 _KINDS = ".csv, .tsv, .parquet, .mtx, .mtx.gz, .npz or .npy"
 
 
-class _ReleaseGivenError(Exception):
-    """A release where true counts are expected."""
+class _RefusedError(Exception):
+    """What is not expected of a file, in words that quote nothing of it."""
 
 
 class SymmetricMatrix(NamedTuple):
@@ -69,8 +70,8 @@ def read_count_file(path: str | os.PathLike[str], options: InputOptions) -> Any:
         raise ValueError(
             f"counts: expected a file that takes at most 1 GiB and 1000 times its size when read, got {source}"
         ) from None
-    except _ReleaseGivenError:
-        raise ValueError(f"counts: expected a file of counts, got a release: {source}") from None
+    except _RefusedError as error:
+        raise ValueError(f"counts: expected {error}: {source}") from None
     except Exception as error:
         failed = type(error).__name__
     raise ValueError(
@@ -122,8 +123,23 @@ def _parquet(source: Path, options: InputOptions, room: Room) -> Any:
     table = pq.read_table(source)
     if b"countveil" in (table.schema.metadata or {}):
         # Its columns would pass for a table of counts, and noise would be taken for data.
-        raise _ReleaseGivenError
-    return table
+        raise _RefusedError("a file of counts, got a release")
+    index = [name for name in _pandas_index(table) if name in table.column_names]
+    if not index or options.long is not None or options.index is not None:
+        return table
+    if len(index) > 1:
+        raise _RefusedError("one column of row labels (or long=), got an index of several")
+    # As in the table that pandas saved: labels of rows, not counts.
+    rest, labels = as_table(table.drop_columns(index)), table.column(index[0]).to_pylist()
+    assert rest is not None
+    rows_by = "" if index[0].startswith("__index_level_") else index[0]
+    return rest._replace(row_labels=object_array(labels), rows_by=rows_by)
+
+
+def _pandas_index(table: Any) -> list[str]:
+    """The columns that were the index of a table of pandas; one that only counts the rows is none."""
+    described = table.schema.pandas_metadata or {}
+    return [name for name in described.get("index_columns", []) if isinstance(name, str)]
 
 
 def _npz(source: Path, options: InputOptions, room: Room) -> Any:

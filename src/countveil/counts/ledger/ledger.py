@@ -79,7 +79,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str] | Ledger) -> None:
-        self.path: Path = path.path if isinstance(path, Ledger) else Path(path)
+        self.path: Path = path.path if isinstance(path, Ledger) else Path(path).absolute()
 
     def entries(self) -> list[dict[str, Any]]:
         """All entries in their order, checked."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.counts.shown_text import visible
 from countveil.inference.carry import Carry, split_running
 from countveil.inference.row_files import ROWS, are_whole, carry_from, with_rows
 from countveil.posterior.runs.run_files import BEFORE, COMING, NEWEST, RunFiles, is_place_file
@@ -183,7 +184,7 @@ def warn_of_another_machine(made_by: dict[str, str]) -> None:
     """Draws may then differ in their last bits from those of one run without a stop; they are as good."""
     now = this_machine()
     changed = [
-        f"{name} {made_by.get(name)} before, {now[name]} now"
+        f"{name} {visible(str(made_by.get(name))[:100])} before, {now[name]} now"  # a stranger's may be anything
         for name in now
         if made_by.get(name) != now[name]
     ]

@@ -65,6 +65,8 @@ class RunFiles:
 
     def write(self, target: Path, parts: Iterable[bytes]) -> None:
         """A file that is there whole, or as it was before."""
+        if ".." in target.parts or not target.is_relative_to(self.root):  # whatever a stranger's names say
+            raise ValueError(f"store: expected a place in {str(self.root)!r}, got another")
         scratch = self.place / PART
         with self._told():
             scratch.unlink(missing_ok=True)  # of one that was killed, or a link that a stranger has laid

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from countveil.counts.files.names import is_plain_name
 from countveil.inference.carry import RUNNING as OF_CARRY
 from countveil.inference.carry import Carry, split_running
 from countveil.inference.row_files import rows_per_block, with_rows
@@ -54,6 +55,8 @@ class Part(NamedTuple):
 def write_running(files: RunFiles, chains: Sequence[Mapping[str, np.ndarray]]) -> None:
     """The summaries of what chains have counted in, one after the other, into arrays that the folder has."""
     for row, sums in enumerate(chains):
+        if set(sums) != set(chains[0]):  # a stranger's
+            raise ValueError("path: expected chains that counted in the same, got others")
         _write_part(files, row, len(chains), Part(sums))
 
 
@@ -71,7 +74,7 @@ def _parts(files: RunFiles, carry: Carry) -> Iterator[Part]:
         for name, axis in axes_of_rows.items()
         if name.startswith(OF_CARRY)
     }
-    blocks = {_chunk(_node(files, name))[axis] for name, axis in axes.items()}
+    blocks = {_chunk(_node(files.root, name))[axis] for name, axis in axes.items()}
     if not axes or any(file.start % block for file in files_of_rows for block in blocks):
         yield Part(
             split_running(with_rows(carry))[1]
@@ -81,8 +84,15 @@ def _parts(files: RunFiles, carry: Carry) -> Iterator[Part]:
         yield Part(split_running(with_rows(carry, file.start, file.stop))[1], axes, file.start)
 
 
-def _node(files: RunFiles, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((files.root / RUNNING / name / "zarr.json").read_bytes())
+def _array(folder: Path, name: str) -> Path:
+    """Where an array of the group lies. Its name comes out of a checkpoint, perhaps a stranger's."""
+    if not is_plain_name(name):
+        raise ValueError("a name that leads elsewhere")
+    return folder / RUNNING / name
+
+
+def _node(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((_array(folder, name) / "zarr.json").read_bytes())
     return found
 
 
@@ -103,7 +113,7 @@ def _write_array(
     files: RunFiles, name: str, row: int, n_chains: int, array: np.ndarray, axis: int | None, start: int
 ) -> None:
     """An array of a chain, or its rows from ``start`` on, the first of a chunk."""
-    node, path = _node(files, name), files.root / RUNNING / name
+    node, path = _node(files.root, name), _array(files.root, name)
     chunk = _chunk(node)
     kind = np.dtype(node["data_type"]).newbyteorder("<")
     of_chain = list(node["shape"][1:])
@@ -135,9 +145,7 @@ def as_group(running: Sequence[Mapping[str, np.ndarray]], folder: Path, chains: 
     """What chains have counted in, with the names of dimensions that the folder has."""
     found = {}
     for name, array in summaries_of(running).items():
-        if Path(name).name != name:
-            raise ValueError("a name that leads elsewhere")
-        node = json.loads((folder / RUNNING / name / "zarr.json").read_bytes())
+        node = _node(folder, name)
         if node["shape"][1:] != list(array.shape[1:]):
             raise ValueError(f"another {name!r} in the checkpoint")
         found[name] = (tuple(node["dimension_names"]), array)

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from countveil.counts import PrivateCounts, ReleaseFileError, load_release, simulate_release
+from countveil.counts import PrivateCounts, ReleaseFileError, load_release, privatize, simulate_release
 from countveil.counts.cells.layout import same_arrays
+from countveil.counts.files.rows import read_rows
+from fake_remote import BUCKET, remote_of
 from goodness_of_fit import SEED
 
 VALUES = np.array([[3, -2, 0, 7], [0, -1, -5, 0], [1, 300, -4, 2]])
@@ -261,6 +263,8 @@ BAD_TABLES = [
     ({"row": [None, 0], "column": [0, 0], "value": [1, 1]}, "an index in every row"),
     ({"row": [0], "column": [0], "value": [0]}, "values above 0"),
     ({"row": [0], "column": [0], "value": [-1]}, "values above 0"),
+    ({"row": [0], "column": [0], "value": [2**54 + 1]}, r"values of at most 2\*\*54 in absolute value"),
+    ({"row": [0], "column": [0], "value": [-(2**54) - 1]}, r"values of at most 2\*\*54 in absolute value"),
     ({"row": [0], "column": [0], "value": [1]}, "the cells do not match their checksum"),
     ({"row": [0.0], "column": [0], "value": [1]}, "columns of whole numbers"),
     ({"row": [0], "column": [0], "value": ["1"]}, "columns of whole numbers"),
@@ -274,3 +278,38 @@ def test_every_cell_of_the_table_is_checked(path, table, message):
     rewritten(path, table=table)
     with pytest.raises(ReleaseFileError, match=message):
         load_release(path)
+
+
+def large_values(path, values):
+    """A release of a stranger's with these values in its first row, and right checksums."""
+    cells = b"".join(np.array([at, value], "<i8").tobytes() for at, value in enumerate(values))
+    table = {"row": [0] * len(values), "column": list(range(len(values))), "value": list(values)}
+    sha256 = hashlib.sha256(cells).hexdigest()
+    piece = {"groups": [0, 1], "cells": [0, len(values) - 1], "sha256": sha256}
+    rewritten(path, {"cells_sha256": sha256, "pieces": [[piece]]}, table)
+
+
+@pytest.mark.parametrize("where", ["here", "rows", "scratch", "remote"])
+def test_values_that_no_noisy_count_has_are_refused_by_every_reader(where, path, tmp_path, monkeypatch):
+    """Their sums wrap around, and compiled code would loop or read outside of arrays."""
+    remote_of(tmp_path, monkeypatch)
+    read = {
+        "here": lambda: load_release(path),
+        "rows": lambda: PrivateCounts._from_contents(read_rows(path)),
+        "scratch": lambda: load_release(path, scratch=tmp_path),
+        "remote": lambda: load_release(f"{BUCKET}/{path.name}"),
+    }[where]
+    large_values(path, [2**54, 2**54])  # as of counts of 2**53 with the noise that they may have
+    assert read().to_dense()[0, :2].tolist() == [2**54, 2**54]
+    for value in (2**54 + 1, 2**63 - 1):
+        large_values(path, [3, value])
+        with pytest.raises(ReleaseFileError, match=r"expected values of at most 2\*\*54 in absolute value"):
+            read()
+
+
+def test_counts_as_large_as_they_may_be_are_read_whatever_their_noise(tmp_path):
+    counts = np.full((2, 30), 2**53)
+    release = privatize(counts, epsilon=1e-12)
+    assert release.to_dense().max() > 2**53
+    release.save(tmp_path / "large.parquet")
+    assert load_release(tmp_path / "large.parquet") == release

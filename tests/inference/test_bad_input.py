@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import countveil as cv
+from countveil.inference.observed import observe
 
 RELEASE = cv.PrivateCounts([[3, 0], [1, 2]], alpha=0.4)
 MODEL = cv.TopicModel(2)
@@ -147,3 +148,12 @@ def test_something_that_is_no_model():
 def test_methods_for_releases_refuse_plain_counts(method):
     with pytest.raises(ValueError, match=f"method: expected 'exact' for plain counts .*, got '{method}'"):
         cv.fit(MODEL, [[1, 2]], method=method, progress=False)
+
+
+def test_counts_whose_sums_would_wrap_around():
+    many = np.full((2, 256), 2**53)  # each as large as one may be
+    message = r"data: expected counts whose sum is below 2\*\*62, got a larger sum"
+    for data in (many, cv.PrivateCounts(many, alpha=0.4)):
+        with pytest.raises(ValueError, match=message):
+            cv.fit(MODEL, data, progress=False)
+    observe(cv.PrivateCounts(many[:, 1:], alpha=0.4))  # and just below

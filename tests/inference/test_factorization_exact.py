@@ -36,6 +36,14 @@ def test_quadratic_gamma(shape, rate, square):
         assert rejects(continuous_pvalue(drawn, cdf_of(1.6 * square)))
 
 
+@pytest.mark.parametrize(
+    "wrong", [(np.nan, 1.0, 1.0), (2.0, np.nan, 1.0), (2.0, 1.0, np.nan), (np.inf, 1.0, 1.0)]
+)
+def test_quadratic_gamma_of_numbers_that_are_none_ends(wrong):
+    drawn = draw_many(quadratic_gamma, *wrong, size=100, seed=SEED, dtype=np.float64)
+    assert not np.isfinite(drawn).any()
+
+
 def deviations(first, second):
     """Differences of means in units of their Monte Carlo standard error, for (chain, draw, ...) arrays."""
     found = []

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import countveil as cv
+from countveil.counts.sources.plain_counts import read_counts
 from countveil.inference.carry import Carry
 from countveil.inference.chains import run_chains
 from countveil.inference.engines.cpu import open_problem
 from countveil.inference.engines.sharded.chains_apart import ChainsApart
 from countveil.inference.engines.sharded.in_process import open_chains_in_shards, open_problem_in_shards
-from countveil.inference.engines.sharded.shard import check_served
+from countveil.inference.engines.sharded.shard import check_served, total_of_all
 from countveil.inference.problem import make_problem
 from countveil.inference.settings import check_settings
 from countveil.inference.store import MemoryStore
@@ -301,3 +302,17 @@ def test_shards_gather_and_broadcast():
         return None if found is None else [len(part) for part in found], shard.broadcast(b"%d" % shard.rank)
 
     assert ThreadShards(3).run(said) == [([0, 1, 2], b"0"), (None, b"0"), (None, b"0")]
+
+
+class Alike:
+    """As if each of 300 shards had the same rows."""
+
+    def total(self, values):
+        return 300 * values
+
+
+def test_counts_that_fit_every_shard_but_not_all_of_them_are_refused():
+    rows = read_counts(np.full((1, 4), 2**53))
+    assert total_of_all(read_counts([[70_000, 2**40]]), Alike()) == (300 * (70_000 + 2**40), 600)
+    with pytest.raises(ValueError, match=r"sum is below 2\*\*62"):
+        total_of_all(rows, Alike())

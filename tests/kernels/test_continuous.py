@@ -95,3 +95,11 @@ def test_gamma_that_underflows_becomes_the_smallest_normal_number(shape):
     assert fits(
         continuous_pvalue(above, lambda x: (log_gamma_cdf(x, shape, 1.0) - underflown) / (1 - underflown))
     )
+
+
+@pytest.mark.parametrize("shape", [np.nan, np.inf, -np.inf, -1e-9, -1.0, -(2.0**62), 0.0])
+def test_gamma_of_a_shape_that_is_none_ends(shape):
+    """Whatever went wrong before, a rejection loop is left."""
+    for kernel in (gamma, log_gamma):
+        g = draw_many(kernel, shape, 1.0, size=1000, seed=SEED, dtype=np.float64)
+        assert not (np.isfinite(g) & (g > SMALLEST)).any()

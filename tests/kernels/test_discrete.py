@@ -9,7 +9,7 @@ from compiled_loop import draw_many
 from countveil.kernels.alias import build_alias, draw_alias
 from countveil.kernels.binomial import binomial, categorical, multinomial
 from countveil.kernels.philox import open_stream
-from countveil.kernels.poisson import few_at, poisson, poisson_at
+from countveil.kernels.poisson import few_at, poisson, poisson_at, stirling_error
 from countveil.kernels.uniform import uniform
 from goodness_of_fit import SEED, discrete_pvalue, fits, rejects
 
@@ -173,3 +173,13 @@ def test_small_draws_in_plain_arithmetic(mean):
     seen = few >= 0
     assert np.array_equal(few[seen], drawn[seen])
     assert np.array_equal(seen, drawn <= 8) if mean < 4 else not seen.any()
+
+
+@pytest.mark.parametrize(("p", "drawn"), [(np.nan, 0), (-np.inf, 0), (np.inf, 1000)])
+def test_binomial_of_a_share_that_is_none_ends(p, drawn):
+    assert (draw_many(binomial, 1000, p, size=100, seed=SEED) == drawn).all()
+
+
+@pytest.mark.parametrize("n", [-1, -(2**40), -(2**63)])
+def test_a_sum_that_wrapped_reads_no_table_elsewhere(n):
+    assert stirling_error(n) == stirling_error(0)

@@ -15,6 +15,7 @@ import countveil as cv
 from countveil import report
 from countveil.report import canvas
 from countveil.report.pictures import PICTURES, function_of, kinds_of
+from countveil.report.sheet import fitted_lines
 
 #: Too long, mathematics, a line break, a mark that turns text around.
 WORDS = [
@@ -346,3 +347,17 @@ def test_labels_of_a_hundred_thousand_letters_are_cut_at_once():
     assert short == canvas.fitted("x" * 1000, 0.5)
     assert len(short) < 20
     assert canvas.room_for(["x" * 1_000_000]) == canvas.room_for(["x" * 1000])
+
+
+def test_a_label_is_measured_few_times():
+    """A measurement takes milliseconds, and a letter was taken away at a time."""
+    measured = []
+
+    def width_of(text):
+        measured.append(text)
+        return len(text)
+
+    assert fitted_lines(["x" * 100_000], width_of, 20, 1) == ["x" * 19 + "…"]
+    assert len(measured) < 20
+    assert fitted_lines(["spaces  at the cut"], len, 8, 1) == ["spaces…"]
+    assert fitted_lines(["none fits"], len, 0, 1) == ["…"]

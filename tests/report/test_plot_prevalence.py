@@ -1,8 +1,11 @@
 """The picture of prevalence: what stands where, and what is refused."""
 
+from types import SimpleNamespace
+
 import matplotlib
 import numpy as np
 import pytest
+import xarray as xr
 
 import countveil as cv
 from countveil.report import plot_prevalence
@@ -48,3 +51,28 @@ def test_what_is_refused(posterior):
         plot_prevalence(posterior, groups=["x"])
     with pytest.raises(TypeError, match="posterior: expected a Posterior, got int"):
         plot_prevalence(3)
+
+
+def test_a_picture_of_very_many_topics_is_no_larger_and_says_so(posterior, monkeypatch):
+    """Of a stranger's 1,000 topics, with labels of any length, it took 725 MB."""
+    n, words = 1000, [f"w{i}" * 500 for i in range(4)]
+    share = (("group", "topic"), np.full((1, n), 1 / n))
+    found = xr.Dataset(dict.fromkeys(("mean", "low", "high"), share), {"group": ["$" * 9000]})
+    weights = xr.Dataset({"mean": (("topic", "word"), np.ones((n, 4)))}, {"word": words})
+    top = np.tile(np.arange(4), (n, 1))
+    monkeypatch.setattr(
+        cv.Posterior, "prevalence", lambda self, interval: SimpleNamespace(shares=found, groups=("$" * 9000,))
+    )
+    monkeypatch.setattr(
+        cv.Posterior, "topics", lambda self, n: SimpleNamespace(weights=weights, top_words=lambda: top)
+    )
+    ax = plot_prevalence(posterior)
+    assert ax.get_title("left").startswith("Shares of the 30 largest of 1000 topics")
+    assert max(ax.figure.get_size_inches()) < 40
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert len(labels) == 30
+    assert max(map(len, labels)) < 80
+    assert len(ax.get_legend().get_texts()[0].get_text()) < 80
+    assert len(plot_prevalence(posterior, n_topics=7).get_yticklabels()) == 7
+    with pytest.raises(ValueError, match="n_topics: expected a whole number >= 1, got 0"):
+        plot_prevalence(posterior, n_topics=0)

@@ -25,6 +25,8 @@ from countveil.runtime.workers import Workers
 
 #: The value of a cell that was not seen.
 MISSING = -1
+#: Counts are added up as 64-bit integers; draws of them may be larger than what was released.
+LARGEST_TOTAL = 2.0**62
 
 
 class Observed(NamedTuple):
@@ -108,6 +110,12 @@ def noise_alone(data: PrivateCounts, as_plain: bool = False) -> Observed:
     )
 
 
+def check_total(total: float) -> None:
+    """Refuse counts whose sums would wrap around; the kind of fault only, they may be true ones."""
+    if not total < LARGEST_TOTAL:
+        raise ValueError("data: expected counts whose sum is below 2**62, got a larger sum")
+
+
 def _checked_size(shape: tuple[int, ...]) -> tuple[int, int]:
     n_rows, width = n_rows_and_width(shape)
     if width > np.iinfo(np.int32).max:
@@ -182,6 +190,8 @@ def _as_observed(
 ) -> Observed:
     # Numba compiles everything anew for each type (most of a minute), and one large count decides it: two must do.
     small = values.max(initial=0) <= np.iinfo(np.uint16).max
+    if not small:  # else there would have to be 2**46 cells
+        check_total(float(values.sum(dtype=np.float64)))
     found = Observed(
         n_rows, width, positive[0], positive[1].astype(np.int32, copy=False),
         values.astype(np.uint16 if small else np.int64, copy=False),

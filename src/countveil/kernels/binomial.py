@@ -18,7 +18,7 @@ from countveil.runtime.compiled import compiled, inlined
 @inlined
 def binomial(stream, n, p):
     """``(k, stream)``, P(k) = n!/(k! (n-k)!) * p**k * (1-p)**(n-k), for n >= 0 and 0 <= p <= 1."""
-    if n <= 0 or p <= 0.0:
+    if n <= 0 or not p > 0.0:  # nor is NaN, of which no draw would be accepted
         return np.int64(0), stream
     if p >= 1.0:
         return np.int64(n), stream

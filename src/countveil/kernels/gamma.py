@@ -34,13 +34,14 @@ def _gamma_from_one(a, b, stream, shape):
     while True:
         z, stream = normal_at(a, stream)
         v = 1.0 + c * z
-        if v > 0.0:
+        # Asked so that NaN, of a shape that is none, is accepted: the loop ends whatever came.
+        if not v <= 0.0:
             v = v * v * v
             u = from_word(b)
             square = z * z
             if u < 1.0 - 0.0331 * square * square:
                 return d * v, stream
-            if math.log(u) < 0.5 * square + d * (1.0 - v + math.log(v)):
+            if not math.log(u) >= 0.5 * square + d * (1.0 - v + math.log(v)):
                 return d * v, stream
         a, b, stream = _two_words(stream)
 
@@ -51,6 +52,8 @@ def _log_gamma_below_one(a, b, stream, shape):
 
     The hat is x**(shape-1) up to 1 and exp(-x) beyond: p = u * (1 + shape/e) falls into one or the other part.
     """
+    if not shape > 0.0:  # else nothing might ever be accepted
+        return -math.inf, stream
     top = 1.0 + shape * _INVERSE_E
     while True:
         p = from_word(a) * top

@@ -44,7 +44,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 def stirling_error(n):
     """log n! - log(sqrt(2 pi n) (n/e)**n) for an integer n >= 1: the Stirling series beyond a table."""
     if n <= 15:
-        return _STIRLING_ERRORS[np.int64(n)]
+        return _STIRLING_ERRORS[np.int64(max(n, 0))]  # a sum that wrapped must not read outside the table
     s = 1.0 / (float(n) * float(n))
     return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - (1 / 1188 - s * 691 / 360360) * s) * s) * s) * s) / n
 

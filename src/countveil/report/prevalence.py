@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from countveil.counts.shown_text import visible
+from countveil.models.count_model import whole_number
 from countveil.posterior import Posterior
-from countveil.report.canvas import axes_for, titled
+from countveil.report.canvas import USUAL, axes_for, fitted, name_ticks, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # Told apart by colour-blind readers too (Okabe and Ito), and by their marks where there is no colour.
 _COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5d3a9b", "#000000"]
 _MARKS = "osD^vPX*"
-_WORDS = 4
+#: Words of a topic, and the inches of one of them and of the name of a group.
+_WORDS, _WORD_INCHES, _GROUP_INCHES = 4, 0.75, 1.5
 
 
 def plot_prevalence(
@@ -25,11 +26,13 @@ def plot_prevalence(
     ax: Axes | None = None,
     *,
     groups: Sequence[str] | None = None,
+    n_topics: int = 30,
     interval: float = 0.9,
 ) -> Axes:
     """Shares of the topics in groups of rows, with intervals: topics from top to bottom, a mark for every group.
 
-    ``groups`` chooses some of them, at most eight, in this order. Topics bear their heaviest words.
+    ``groups`` chooses some of them, at most eight, in this order. Topics bear their heaviest words; of more than
+    ``n_topics`` the largest are shown.
 
     Examples
     --------
@@ -45,32 +48,37 @@ def plot_prevalence(
     """
     if not isinstance(posterior, Posterior):
         raise TypeError(f"posterior: expected a Posterior, got {type(posterior).__name__}")
+    shown = whole_number("n_topics", n_topics, 1)
     found = posterior.prevalence(interval=interval)
     places = _chosen(found.groups, groups)
     topics = posterior.topics(_WORDS)
-    mean, low, high = (found.shares[name].to_numpy()[places] for name in ("mean", "low", "high"))
-    n_groups, n_topics = mean.shape
-    ax = axes_for(ax, 7.0, 1.2 + n_topics * (0.25 + 0.18 * n_groups))
+    every = found.shares.sizes["topic"]
+    shown = min(shown, every)
+    mean, low, high = (found.shares[name].to_numpy()[places, :shown] for name in ("mean", "low", "high"))
+    n_groups = len(places)
+    ax = axes_for(ax, 7.0, 1.2 + shown * (0.25 + 0.18 * n_groups))
     step = 0.7 / n_groups
     for i, place in enumerate(places):
-        y = np.arange(n_topics) + (i - (n_groups - 1) / 2) * step
+        y = np.arange(shown) + (i - (n_groups - 1) / 2) * step
         errors = [np.maximum(mean[i] - low[i], 0), np.maximum(high[i] - mean[i], 0)]
         ax.errorbar(
             mean[i], y, xerr=errors, fmt=_MARKS[i], color=_COLOURS[i], markersize=5, elinewidth=1.5, capsize=2,
-            label=_plain(found.groups[place]),
+            label=_plain(fitted(found.groups[place], _GROUP_INCHES, USUAL)),
         )  # fmt: skip
-    for k in range(n_topics - 1):
+    for k in range(shown - 1):
         ax.axhline(k + 0.5, color="#d0d0d0", linewidth=0.8)
     words = topics.weights[topics.weights["mean"].dims[1]].to_numpy()
     names = [
-        f"{k}: {_plain(' '.join(str(words[v]) for v in top))}" for k, top in enumerate(topics.top_words())
+        f"{k}: " + " ".join(fitted(words[v], _WORD_INCHES) for v in top)
+        for k, top in enumerate(topics.top_words()[:shown])
     ]
-    ax.set_yticks(np.arange(n_topics), names)
-    ax.set_ylim(n_topics - 0.5, -0.5)
+    name_ticks(ax.yaxis, np.arange(shown), names)
+    ax.set_ylim(shown - 0.5, -0.5)
     ax.set_xlim(left=0)
     ax.set_xlabel(f"share of expected counts ({interval:.0%} intervals)")
     ax.set_ylabel("topic")
-    titled(ax, "Shares of the topics in groups of rows", posterior)
+    which = "the topics" if shown == every else f"the {shown} largest of {every} topics"
+    titled(ax, f"Shares of {which} in groups of rows", posterior)
     # Beside the axes: intervals may be anywhere in them.
     ax.legend(title="group", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
@@ -88,4 +96,4 @@ def _chosen(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:
 
 def _plain(text: str) -> str:
     """Text that matplotlib takes for text: a dollar sign would begin a formula."""
-    return visible(text).replace("$", r"\$")
+    return text.replace("$", r"\$")

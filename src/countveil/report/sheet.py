@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,8 @@ def fitted_lines(
 
 def _cut(text: str, width_of: Callable[[str], float], width: float) -> str:
     """The text, shortened as far as needed, and an ellipsis."""
-    text = text.removesuffix(ELLIPSIS)
-    while text and width_of(text + ELLIPSIS) > width:
-        text = text[:-1].rstrip()
-    return text + ELLIPSIS
+    text = text.removesuffix(ELLIPSIS)[:MOST_LETTERS]
+    # By halves: a measurement takes milliseconds, and labels may have hundreds of letters.
+    beyond = range(1, len(text) + 1)
+    n = bisect_left(beyond, True, key=lambda n: width_of(text[:n].rstrip() + ELLIPSIS) > width)
+    return text[:n].rstrip() + ELLIPSIS

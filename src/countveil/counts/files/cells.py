@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 CELLS_PER_GROUP = 1 << 20
 # Reading takes about a hundred bytes a cell for a moment.
 CELLS_PER_READ = 1 << 17
+#: A count is at most 2**53, and noise that would take it beyond twice that comes with a chance below exp(-9000).
+LARGEST_VALUE = 2**54
 # Missing cells are held in memory as a list.
 MOST_MISSING = 1 << 31
 
@@ -222,7 +224,9 @@ def read_cells(files: Iterable[Any], room: Room, draft: Contents, header: Header
 
 
 def check_values(cells: Listed, header: Header) -> None:
-    """Signs, and which cells may be listed."""
+    """Signs and sizes, and which cells may be listed."""
+    if cells.values.size and max(cells.values.max(), -cells.values.min()) > LARGEST_VALUE:
+        raise ReleaseFileError("expected values of at most 2**54 in absolute value, got a larger one")
     if header.absent == MISSING:
         if cells.missing.any():
             raise ReleaseFileError("expected a value for every listed cell")

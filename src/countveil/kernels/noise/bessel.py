@@ -56,7 +56,7 @@ def bessel(stream, v, a):
     """``(m, stream)`` for an integer v >= 0 and real a >= 0; a = 0 gives 0."""
     a = min(a, LARGEST_MEAN)  # beyond, floats have no neighbours among the integers
     quarter = 0.25 * a * a
-    if quarter <= 0.0:
+    if not quarter > 0.0:  # nor is NaN
         return np.int64(0), stream
     mode = bessel_mode(v, a)
     if mode <= 12:

@@ -321,6 +321,8 @@ def count_log_ratio(y, mode, t, log_mu, rho):
 
 @compiled
 def _count_by_rejection(stream, t, mu, rho, mode):
+    if not mu < math.inf:  # of which nothing would ever be accepted
+        return np.int64(t), stream
     log_mu = math.log(mu)
     log_z = log_mu + rho
     log_w = log_mu - rho

@@ -130,6 +130,8 @@ def repeated_log_ratio(y, mode, x, rho, log_mu):
 
 @compiled
 def _by_rejection(stream, x, rho, mu, mode):
+    if not mu < math.inf:  # of which nothing would ever be accepted
+        return np.int64(mode), stream
     log_mu = math.log(mu)
     variance = mode + 1.0
     # Upwards from the mode, but not far beyond any kink, where log f falls more steeply; downwards likewise.

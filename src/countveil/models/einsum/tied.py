@@ -301,5 +301,5 @@ def quadratic_gamma(stream, shape, rate, square):  # type: ignore[no-untyped-def
     while True:
         x, stream = gamma(stream, shape, rate + 2.0 * square * m)
         u, stream = uniform(stream)
-        if math.log(u) <= -square * (x - m) * (x - m):
+        if not math.log(u) > -square * (x - m) * (x - m):  # NaN ends it too
             return x, stream

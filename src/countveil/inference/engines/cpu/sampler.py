@@ -23,6 +23,7 @@ from countveil.inference.monitor import Monitor
 from countveil.inference.observed import Observed
 from countveil.inference.problem import Problem, View
 from countveil.inference.relocation import Relocation, relocation_of
+from countveil.inference.room import check_room
 from countveil.inference.settings import Settings, derived_seed
 from countveil.inference.store import Store
 from countveil.kernels.philox import SweepKey
@@ -66,6 +67,7 @@ class CpuSampler:
         relocation: Relocation | None = None,
         collapsed: Collapsed | None = None,
     ) -> None:
+        check_room(problem, 1)
         self._problem, self._algorithm, self._relocation = problem, algorithm, relocation
         self._collapsed = collapsed
         self._seed = np.uint64(seed)
@@ -102,6 +104,7 @@ class CpuSampler:
 
     def start(self, chain: int) -> None:
         """Begin a chain at its starting state, sweep 0."""
+        check_room(self._problem, len(self._chains.keys() | {chain}))
         key = self._key(chain, 0)
         extra: dict[str, np.ndarray] = {}
         if self._problem.alpha is not None:

@@ -21,7 +21,7 @@ from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.counts.sources.row_part import row_part
 from countveil.inference.carry import RUNNING, Carry, RowFile, check_form, split_running, with_running
 from countveil.inference.engines.cpu.sampler import CpuSampler
-from countveil.inference.observed import Observed, observe
+from countveil.inference.observed import Observed, check_total, observe
 from countveil.inference.problem import Counts, Problem, View
 from countveil.inference.row_files import (
     RowSaver,
@@ -272,7 +272,10 @@ def total_of_all(part: Counts, shards: Communicator) -> tuple[float, int]:
         each = [total_of_all(release, shards) for release in part.releases]
         seen = sum(observed for _, observed in each)
         return sum(total for total, _ in each) / max(seen, 1) * n_observed, n_observed
-    counted = float(shards.total(np.array([part.positive.values.sum(dtype=np.int64)]))[0])
+    # In two parts of 32 bits and more: of each shard it fits 64 bits (``observe``), not yet of all.
+    high, low = shards.total(np.array(divmod(int(part.positive.values.sum(dtype=np.int64)), 2**32))).tolist()
+    counted = float(high * 2**32 + low)
+    check_total(counted)
     if isinstance(part, PlainCounts):
         return counted, n_observed
     assert isinstance(part, PrivateCounts)

@@ -18,6 +18,7 @@ import xarray as xr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
 from countveil.counts.cells.layout import n_rows_and_width
+from countveil.inference.room import numbers_of_factors
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.runs.running_group import RUNNING
@@ -84,8 +85,8 @@ def check_state(
     """Refuse models whose states alone would take far more than the run: room is made for them before any draw."""
     numbers = 0
     for view, model in models.items():
-        spec, sizes = model._spec, _sizes(model, shapes[view])
-        numbers += sum(math.prod(sizes[letter] for letter in spec.term(name)) for name in spec.factors)
+        spec = model._spec
+        numbers += sum(numbers_of_factors(model, shapes[view]).values())
         # As matrices: rows and columns, each by all summed indices of the first term.
         if spec.first is not None:
             summed = math.prod(model._sizes[c] for c in spec.terms[spec.first] if c in model._sizes)

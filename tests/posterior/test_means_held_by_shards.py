@@ -1,5 +1,7 @@
 """Running means of rows that are spread: each shard counts in its own, and what readers see is the run of one process."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from countveil.inference.carry import RUNNING, has_running
 from countveil.inference.engines.sharded.front import ShardedSampler
 from countveil.inference.row_files import with_rows
 from countveil.posterior.align import invariants
+from countveil.posterior.running_means import ChainMeans
 from countveil.posterior.runs.checkpoint import read_checkpoint
 from countveil.posterior.runs.run_files import PLACE
 from countveil.runtime.workers import Workers
@@ -134,3 +137,24 @@ def test_shards_that_do_not_see_the_folder(tmp_path, monkeypatch):
     expected = arrays_of(stored(TOPICS, tmp_path / "alone", keep="columns"))
     monkeypatch.setattr(ShardedSampler, "_all_see", lambda self, path: False)
     assert same(arrays_of(stored(TOPICS, tmp_path / "apart", 3, keep="columns")), expected)
+
+
+def test_what_shards_are_told_to_count_with_is_small():
+    """Not a zero for every row."""
+    means = ChainMeans(cv.TopicModel(50), "summaries")
+    row = {
+        "theta": np.ones((1, 50)),
+        "phi": np.ones((50, 3)),
+        "theta_scale": np.ones(1),
+        "phi_scale": np.ones(3),
+    }
+    names = [*cv.TopicModel(50).state_type._fields]
+    state = {name: row.get(name, np.ones(50 if name == "theta_mean" else ())) for name in names}
+    state["theta"] = np.broadcast_to(state["theta"], (1_000_000, 50))
+    state["theta_scale"] = np.broadcast_to(state["theta_scale"], 1_000_000)
+    means.begin(state)
+    sent = pickle.dumps(means)
+    assert len(sent) < 20_000
+    for name, zeros in means.sums(0).items():
+        told = pickle.loads(sent).sums(0)[name]
+        assert (told.shape, told.dtype, told.any()) == (zeros.shape, zeros.dtype, False)

@@ -51,15 +51,20 @@ class ChainMeans:
     def for_rows(self, model: Any, n_rows: int) -> ChainMeans:
         """The same, once it has begun, for so many rows with a model of their own (``EinsumModel.for_part``)."""
         part = ChainMeans(model, self._keep)
-        shapes = {name: list(array.shape) for name, array in self.sums(-1).items()}
+        forms = _forms(self.sums(-1))
         for name, axis in self.row_axes.items():
-            shapes[name][axis] = n_rows
-        part._dims = self._dims
-        part._empty = {
-            name: np.broadcast_to(np.zeros((), self.sums(-1)[name].dtype), shape)
-            for name, shape in shapes.items()
-        }
+            kind, shape = forms[name]
+            forms[name] = kind, (*shape[:axis], n_rows, *shape[axis + 1 :])
+        part._dims, part._empty = self._dims, _zeros(forms)
         return part
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: zeros that take no memory here would be sent, one by one, of all rows."""
+        return {**self.__dict__, "_empty": None if self._empty is None else _forms(self._empty)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._empty = None if self._empty is None else _zeros(state["_empty"])
 
     def begin(self, state: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Get ready for states like this one; what of it would be kept as a draw."""
@@ -169,6 +174,16 @@ class ChainMeans:
             after[name] = mean + apart / n
             after[f"{name}{_SQUARES}"] = before[f"{name}{_SQUARES}"] + apart * (values - after[name])
         return after
+
+
+def _forms(sums: Sums) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Types and shapes."""
+    return {name: (array.dtype.str, array.shape) for name, array in sums.items()}
+
+
+def _zeros(forms: Mapping[str, tuple[str, tuple[int, ...]]]) -> Sums:
+    """Of these types and shapes; they take no memory."""
+    return {name: np.broadcast_to(np.zeros((), kind), shape) for name, (kind, shape) in forms.items()}
 
 
 def _is_like(one: np.ndarray, other: np.ndarray) -> bool:

@@ -171,3 +171,25 @@ def test_chains_that_disagree_are_promised_nothing():
     told = convergence(table, one, 4)
     assert "The chains disagree" in told
     assert "bring them nearer" not in told
+
+
+def test_a_chain_that_has_jumped_and_is_still_below_is_in_another_mode():
+    """Its spread over all draws is that of the jump, beside which no distance seems large."""
+    draws = np.random.default_rng(0).normal(-3680, 10, (4, 100))
+    draws[3, :60] -= 864
+    arrived = modes_of(draws)  # at the level of the others
+    assert (arrived.groups, arrived.unsettled) == (((0, 1, 2, 3),), (3,))
+    draws[3, 60:] -= 446
+    below = modes_of(draws)
+    assert below.groups == ((0, 1, 2), (3,))
+    assert "Chain 3 is 447 below the others" in below.finding
+
+
+def test_slow_chains_of_one_mode_are_not_called_two():
+    """An autocorrelation time of a third of their length."""
+    for seed in range(100):
+        rng, chains = np.random.default_rng(seed), np.empty((4, 100))
+        chains[:, 0] = rng.normal(size=4)
+        for t in range(1, 100):
+            chains[:, t] = 0.97 * chains[:, t - 1] + np.sqrt(1 - 0.97**2) * rng.normal(size=4)
+        assert not modes_of(chains).differ

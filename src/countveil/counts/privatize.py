@@ -176,7 +176,30 @@ def _prepare(
 ) -> tuple[LabelledCounts, RowGuarantees]:
     promise = read_guarantees(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
     given = read_input(counts, options)
+    if _is_text_file(counts) and given.form == "wide table" and given.declared[1] == "from the data":
+        _check_first_line(given.labels[1])
     return given, promise.to(given.counts.shape[0], pairs=given.has_pairs)
+
+
+def _is_text_file(counts: Any) -> bool:
+    return isinstance(counts, str | os.PathLike) and Path(counts).suffix.lower() in (".csv", ".tsv")
+
+
+def _check_first_line(labels: Any) -> None:
+    """Refuse one that may be counts, of a file without names of columns: labels are released as they are."""
+
+    def is_number(label: Any) -> bool:
+        try:
+            float(label)
+        except ValueError:
+            return not str(label).strip()
+        return True
+
+    if labels is not None and all(map(is_number, labels)):
+        raise ValueError(
+            "counts: expected names of columns in the first line, got numbers, which may be counts and would be "
+            "released as they are; columns= declares labels that are numbers"
+        )
 
 
 def _draft(given: LabelledCounts, promise: RowGuarantees) -> Contents:

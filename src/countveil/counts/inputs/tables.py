@@ -88,11 +88,6 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     if table.is_numbered and options.index is None and not _are_numbers(rows):
         found_rows = None  # nobody speaks of these numbers
     check_shape((table.length if found_rows is None else 1, len(names)), "counts")
-    if table.parse is not None and cols is None and all(_is_number(name) for name in names):
-        raise ValueError(
-            "counts: expected names of columns in the first line, got numbers, which may be counts and would be "
-            "released as they are; columns= declares labels that are numbers"
-        )
     along_columns = label_index(
         cols, object_array(names), "column", "columns", public=options.public_labels, ordered=True
     )
@@ -125,14 +120,6 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     counts = ListedCounts(shape, places, values)
     rows_by = table.rows_by if options.index is None else str(options.index)
     return LabelledCounts(counts, names_read, labels_read, "wide table", declared, said, rows_by)
-
-
-def _is_number(name: Any) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return not str(name).strip()  # an empty field
-    return True
 
 
 def _are_numbers(rows: Any) -> bool:

@@ -8,7 +8,8 @@ spread s. Two chains whose means differ by many times s are in different places,
 other, longer ones may not either. How many times: the 1 - 1e-5 quantile of Student's t, whose degrees of freedom
 are the independent draws of the chain that has fewer of them (its effective sample size by itself), less one.
 Chains that drift, that hardly move or that are short have few, and must be further apart before anything is said:
-4.8 times s with forty, 23 with five.
+4.8 times s with forty, 23 with five. Of a chain that has jumped the last quarter counts: if that is as far from the
+others, it is in another place than they are, though no longer in the one where it began.
 
 On chains of one mode both are silent unless their autocorrelation time is about their length or more: by then they
 look like chains that are stuck, and only much longer ones would tell.
@@ -174,13 +175,17 @@ solution, which longer chains may not leave.
             groups.append([chain])
     unsettled = []
     for chain in map(int, np.flatnonzero(independent < _SETTLED)):
+        last = values[chain, -(values.shape[1] // 4) :]
         near = [group for group in groups if not all(apart(chain, other) for other in group)]
-        if not near:
+        nearest = min(near, key=lambda group: abs(level[group].mean() - last.mean()), default=None)
+        if nearest is None:
             groups.append([chain])
-            continue
-        at_last = values[chain, -(values.shape[1] // 4) :].mean()
-        min(near, key=lambda group: abs(level[group].mean() - at_last)).append(chain)
-        unsettled.append(chain)
+        elif _stays_away(last, [values[other] for other in nearest]):
+            groups.append([chain])
+            level[chain], spread[chain] = last.mean(), last.std(ddof=1)  # where it has come to
+        else:
+            nearest.append(chain)
+            unsettled.append(chain)
     groups.sort(key=lambda group: -level[group].mean())
     return Modes(
         tuple(tuple(sorted(int(numbers[chain]) for chain in group)) for group in groups),
@@ -188,6 +193,19 @@ solution, which longer chains may not leave.
         float(np.median(spread)),
         tuple(sorted(int(numbers[chain]) for chain in unsettled)),
     )
+
+
+def _stays_away(last: np.ndarray, group: Sequence[np.ndarray]) -> bool:
+    """Whether a chain that has jumped, or was on its way, is as far from a group in its last draws as modes are.
+
+    Over all its draws its spread is that of the jump, beside which no distance seems large.
+    """
+    if len(last) < _FEWEST_DRAWS:
+        return False
+    within = [last.std(ddof=1), *(chain.std(ddof=1) for chain in group)]
+    freedom = max(_LEAST_FREEDOM, min(map(_independent, (last, *group))) - 1.0)
+    distance = abs(last.mean() - np.mean([chain.mean() for chain in group]))
+    return bool(distance > max(within) * stats.t.isf(_FALSE_ALARM, freedom))
 
 
 def _by_clusters(clusters: Clusters, log_likelihood: np.ndarray, numbers: Sequence[int]) -> Modes:

@@ -228,6 +228,15 @@ def test_stopping_before_the_first_draw_leaves_a_run_that_goes_on(release, tmp_p
     same_draws(cv.load_posterior(run), cv.load_posterior(tmp_path / "whole"))
 
 
+def test_stopping_before_the_chains_says_that_nothing_was_written(release, tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("countveil.fitting.fit", interrupted)
+    assert main(["fit", "topics", str(release), "-o", str(tmp_path / "run"), *QUICK]) == 130
+    assert "Stopped before the chains began: nothing was written." in capsys.readouterr().err
+
+
 def same_draws(one, other):
     for group in ("posterior", "sample_stats"):
         assert one.tree[group].to_dataset().equals(other.tree[group].to_dataset())

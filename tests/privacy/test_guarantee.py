@@ -295,7 +295,7 @@ def test_explain_says_what_is_hidden_and_what_is_not(unit):
         "many more counts than 10",
         "how long",
         "together",
-        "rows by others",
+        "counts that are not the",
     ):
         assert matter in not_protected
     assert ("over all of them together" in hidden) == (unit == "person")

@@ -96,7 +96,7 @@ counts as the word was said.
 Not protected:
 * facts about one {unit} that show in many more counts than {precision:,}: the factor grows as above;
 * {beyond};
-* what is in rows by others: quotes of a text, answers to it, what others write about a person;
+* what is in counts that are not the {unit}'s: quotes of a text, answers to it, what others say about a person;
 * what several releases of the same data show together: their losses add, as compose() says;
 * the labels of rows and columns, the shape, the noise level: they are released as they are;
 * how long privatizing took, and copies of the true counts elsewhere;

@@ -196,8 +196,10 @@ def interruption_is_told(run: str, quiet: bool) -> Iterator[None]:
             warnings.filterwarnings("ignore", message="interrupted", category=UserWarning)
             yield
     except KeyboardInterrupt:
-        if Path(run).exists() and not quiet:
-            print(f"Stopped before the first draw. To go on: countveil resume {run}", file=sys.stderr)
+        if not quiet:
+            written = f"before the first draw. To go on: countveil resume {run}"
+            told = written if Path(run).exists() else "before the chains began: nothing was written."
+            print(f"Stopped {told}", file=sys.stderr)
         raise
 
 

@@ -128,7 +128,9 @@ def test_at_full_size_too(name):
 
 
 @pytest.mark.parametrize("off", [0.9, pytest.param(1.1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("epsilon", ["0.01", "0.1", "3"])
+@pytest.mark.parametrize(
+    "epsilon", ["0.01", *(pytest.param(e, marks=pytest.mark.long) for e in ("0.1", "3"))]
+)
 def test_a_rate_off_by_a_tenth_is_caught_whatever_the_rate(epsilon, off):
     report = audit(Guarantee(epsilon), 200_000, mechanism=zoo.rate_off(off))
     assert any(

@@ -98,7 +98,10 @@ cv.append_release(sys.argv[1], sys.argv[2])
 """
 
 
-@pytest.mark.parametrize("function", ["new_file", "encode_header", "describe_contents"])
+@pytest.mark.parametrize(
+    "function",
+    ["new_file", *(pytest.param(f, marks=pytest.mark.long) for f in ("encode_header", "describe_contents"))],
+)
 def test_killed_while_it_writes_the_old_release_stays(study, tmp_path, function):
     before = cv.load_release(study)
     one("bo").save(tmp_path / "bo.parquet")

@@ -48,6 +48,7 @@ def test_truncated_anywhere(path, release):
             load_release(path)
 
 
+@pytest.mark.long  # a quick one: test_fuzz.py
 def test_a_flipped_bit_anywhere(path, release):
     whole = path.read_bytes()
     rng = np.random.default_rng(SEED)

@@ -58,6 +58,7 @@ def test_what_is_not_seen_is_written_out(text, seen):
     assert visible(text) == seen
 
 
+@pytest.mark.long  # a million of them
 def test_every_character_that_controls_is_written_out():
     """All of Unicode: what is left as it is has a shape, or is a plain space."""
     kept = [chr(c) for c in range(sys.maxunicode + 1) if visible(chr(c)) == chr(c)]

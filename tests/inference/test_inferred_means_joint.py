@@ -151,8 +151,8 @@ CASES = {
 
 #: One of each kind for every `make test`; all of them, with twenty times the replicates, in the long stage.
 QUICK = (
-    "topics", "topics, bessel", "topics, integrated, missing", "words with a scale beside", "directed, plain, missing",
-    "undirected", "CP, fibers", "Tucker", "one rate fixed",
+    "topics", "topics, bessel", "topics, integrated, missing", "directed, plain, missing", "CP, fibers", "Tucker",
+    "one rate fixed",
 )  # fmt: skip
 
 

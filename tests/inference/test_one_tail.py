@@ -16,7 +16,12 @@ from one_tail import INFINITE, gamma_posterior, law_of_scales
 
 
 @pytest.mark.parametrize(
-    ("power", "rate", "inverse"), [(-4.9, 0.3, 2.0), (2.0, 1.0, 1e-6), (30.0, 4.0, 7.0), (-4.9, 1e3, 1e-12)]
+    ("power", "rate", "inverse"),
+    [
+        (-4.9, 0.3, 2.0),
+        (2.0, 1.0, 1e-6),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in ((30.0, 4.0, 7.0), (-4.9, 1e3, 1e-12))),
+    ],
 )
 def test_scales_given_a_factor(power, rate, inverse):
     law = stats.geninvgauss(power, 2 * np.sqrt(rate * inverse), scale=np.sqrt(inverse / rate))

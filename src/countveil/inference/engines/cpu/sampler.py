@@ -19,11 +19,11 @@ from countveil.inference.engines.cpu.choose import (
 from countveil.inference.engines.cpu.collapsed import Collapsed, collapsed_of
 from countveil.inference.engines.cpu.fibers import Fibers
 from countveil.inference.engines.cpu.tokens import Tokens
+from countveil.inference.memory_needed import check_room
 from countveil.inference.monitor import Monitor
 from countveil.inference.observed import Observed
 from countveil.inference.problem import Problem, View
 from countveil.inference.relocation import Relocation, relocation_of
-from countveil.inference.room import check_room
 from countveil.inference.settings import Settings, derived_seed
 from countveil.inference.store import Store
 from countveil.kernels.philox import SweepKey

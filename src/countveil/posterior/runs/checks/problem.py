@@ -18,7 +18,7 @@ import xarray as xr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
 from countveil.counts.cells.layout import n_rows_and_width
-from countveil.inference.room import numbers_of_factors
+from countveil.inference.memory_needed import numbers_of_factors
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.runs.running_group import RUNNING

@@ -9,11 +9,11 @@ import pytest
 from scipy import sparse
 
 import countveil as cv
-from countveil.inference import room
+from countveil.inference import memory_needed
 from countveil.inference.chains import run_chains
 from countveil.inference.engines.sharded.in_process import open_problem_in_shards
+from countveil.inference.memory_needed import bytes_of_chains
 from countveil.inference.problem import make_problem
-from countveil.inference.room import bytes_of_chains
 from countveil.inference.settings import check_settings
 from countveil.models import CommunityModel, Factorization, TensorModel, TopicModel
 from countveil.runtime.machine import memory_of_machine
@@ -78,7 +78,7 @@ def test_what_is_counted_is_allocated(kind):
 
 
 def with_memory(monkeypatch, n_bytes):
-    monkeypatch.setattr(room, "memory_of_machine", lambda: n_bytes)
+    monkeypatch.setattr(memory_needed, "memory_of_machine", lambda: n_bytes)
 
 
 @pytest.mark.parametrize(("method", "needed"), [("exact", "154,618,822,728"), ("bessel", "223,338,299,432")])

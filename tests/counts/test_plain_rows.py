@@ -285,6 +285,7 @@ def test_errors_about_public_counts_name_the_kind_of_fault_only():
     assert "7345" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_run_keeps_the_plain_rows_of_its_release(tmp_path):
     both = cv.stack_rows(PrivateCounts(SIGNED, alpha=0.3), PUBLIC)
     posterior = cv.fit(cv.TopicModel(2), both, sweeps=20, seed=1, progress=False)

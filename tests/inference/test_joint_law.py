@@ -200,7 +200,7 @@ def signed(values, rho):
     return changed(empty, row_starts=starts, columns=columns, values=values.reshape(-1).astype(np.int64))
 
 
-@pytest.mark.parametrize("rho", [1.0, 3.0])
+@pytest.mark.parametrize("rho", [1.0])
 def test_joint_law_of_the_bessel_method(rho):
     pair = BesselPair(rho)
     pvalues = joint_pvalues(pair.draw, pair.sampler, FUNCTIONS, **QUICK, seed=SEED + 3)

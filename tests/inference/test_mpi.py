@@ -141,6 +141,7 @@ def test_more_ranks_than_rows_are_refused_and_all_ranks_end(tmp_path):
     assert not run.exists()
 
 
+@pytest.mark.long
 def test_chains_of_a_network_are_spread_over_the_ranks(tmp_path):
     path = tmp_path / "network.parquet"
     cv.simulate_release(counts_of((12, 12)), epsilon=1, seed=SEED).save(path)

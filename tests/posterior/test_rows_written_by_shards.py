@@ -159,7 +159,8 @@ def test_a_crash_between_rows_and_checkpoint_leaves_the_last_good_state(tmp_path
     assert same(arrays_of(resumed(tmp_path / "killed", 2, monkeypatch)), arrays_of(expected))
 
 
-@pytest.mark.parametrize("damage", ["changed", pytest.param("lost", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("damage", ["changed", "lost"])
 def test_damaged_rows_of_a_checkpoint_are_those_of_the_one_before(damage, tmp_path, monkeypatch):
     expected = stored(CASES[0], tmp_path / "alone")
     killed = stored(CASES[0], tmp_path / "killed", 3, stop_after=6)

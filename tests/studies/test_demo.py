@@ -87,6 +87,7 @@ def test_a_private_fit_above_the_yardstick_is_explained(result):
     assert "does not mean" not in demo_text(result._replace(methods=[plain, lower, naive]))
 
 
+@pytest.mark.long
 def test_a_second_demo_replaces_the_first_and_has_other_noise(result, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("countveil.studies.demo.demo.docstring_corpus", small_corpus)
     words = ["--documents", "80", "--words", "120", "--topics", "4", "--sweeps", "20", "--epsilon", "1/2"]

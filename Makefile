@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 READY := $(VENV)/.ready-$(VERSION)
 
-.PHONY: help setup demo test test-long test-oldest test-ray attacks fuzz lint bench priors prevalence side-channels paper clean
+.PHONY: help setup demo test test-short test-long test-oldest test-ray attacks fuzz lint bench priors prevalence side-channels paper clean
 
 help:
 	@echo "make setup        build .venv, with the versions of constraints.txt"
 	@echo "make demo         set up if needed, then privatize a corpus and fit it (minutes)"
 	@echo "make test         set up if needed, then lint and each behaviour once"
+	@echo "make test-short   the same without lint"
 	@echo "make test-long    full repetitions and slow checks"
 	@echo "make test-oldest  a part of the tests, on Python 3.11 with the lowest versions pyproject.toml promises"
 	@echo "make test-ray     the Ray engine, on a cluster of three on this machine (installs Ray, 80 MB)"
@@ -34,7 +35,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' 2>/dev/null || \
 		$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 lint: $(READY)
@@ -43,7 +44,11 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# Lint takes one core and half a minute, so it runs beside the tests.
+test: $(READY)
+	@$(MAKE) --no-print-directory --jobs 2 lint test-short
+
+test-short: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
 
 test-long: $(READY)

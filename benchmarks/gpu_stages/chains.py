@@ -45,7 +45,7 @@ def chains(session):
     from countveil.models import CommunityModel
 
     counts, found, settings = session.network(), {}, network_settings(session, "cuda")
-    cases = itertools.product(("inferred", "fixed"), session.small((5, 10, 20), (2,)), LEVELS)
+    cases = itertools.product(("inferred", "fixed"), session.small((20, 5, 10), (2,)), LEVELS)
     for prior, size, level in cases:
         model = CommunityModel(size, rate=None if prior == "inferred" else 1.0)
         problem = make_problem(model, session.release(counts, level), "exact")

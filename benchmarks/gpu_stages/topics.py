@@ -82,29 +82,42 @@ def scores_of(session, counts, kept):
 
 def sizes(session):
     """Other numbers of topics: exact, at three levels."""
+    cases = [(k, 0.1, level) for k in session.small((25, 50, 100, 200), (2, 3)) for level in LEVELS]
+    scored(session, "sizes", cases, "K = {k}, eps/N = {level:g}")
+
+
+def shapes(session):
+    """Other shapes of the inferred prior: does a sparser one, or a denser one, know the total better?"""
+    k, values = session.small(50, 2), session.small((0.02, 0.05, 0.1, 0.2, 0.5), (0.1, 0.5))
+    cases = [(k, shape, level) for level in session.small((1.0, 3.0), (1.0,)) for shape in values]
+    scored(session, "shapes", cases, "shape = {shape:g}, eps/N = {level:g}")
+
+
+def scored(session, stage, cases, name):
+    """A fit of 7,500 sweeps of every case, scored by the true counts."""
     from countveil.inference.problem import make_problem
     from countveil.models import TopicModel
 
     counts, found = session.documents(), {}
     sweeps, thin = session.small(7500, 4), session.small(100, 1)
-    for k in session.small((25, 50, 100, 200), (2, 3)):
-        for level in LEVELS:
-            problem = make_problem(TopicModel(k), session.release(counts, level), "exact")
-            sampler, kept = opened(problem, threads=16), []
-            for sweep in range(1, sweeps + 1):
-                sampler.sweep(0)
-                if sweep > sweeps // 3 and sweep % thin == 0:
-                    state = sampler.carry(0).state
-                    kept.append({name: np.asarray(state[name]) for name in ("theta", "phi")})
-            scalars = sampler.monitor(0)
-            line = {"ms": milliseconds(sampler, session.small(100, 1))}
-            sampler.__exit__(None, None, None)
-            began = time.perf_counter()
-            line |= scores_of(session, counts, kept)
-            line |= {
-                "total": scalars["total_rate"] / counts.sum(), "draws": len(kept),
-                "scoring, s": round(time.perf_counter() - began, 1),
-            }  # fmt: skip
-            found[f"K = {k}, eps/N = {level:g}"] = line
-            say(f"K = {k}, eps/N = {level:g}: {line}")
-            session.write("sizes", found)
+    for k, shape, level in cases:
+        problem = make_problem(TopicModel(k, shape=shape), session.release(counts, level), "exact")
+        sampler, kept, totals = opened(problem, threads=16), [], []
+        for sweep in range(1, sweeps + 1):
+            sampler.sweep(0)
+            if sweep > sweeps // 3 and sweep % thin == 0:
+                state = sampler.carry(0).state
+                kept.append({factor: np.asarray(state[factor]) for factor in ("theta", "phi")})
+                totals.append(float(kept[-1]["theta"].sum(axis=0) @ kept[-1]["phi"].sum(axis=1)))
+        line = {"ms": milliseconds(sampler, session.small(100, 1))}
+        sampler.__exit__(None, None, None)
+        began = time.perf_counter()
+        line |= scores_of(session, counts, kept)
+        line |= {
+            "total": float(np.mean(totals) / counts.sum()), "draws": len(kept),
+            "scoring, s": round(time.perf_counter() - began, 1),
+        }  # fmt: skip
+        case = name.format(k=k, shape=shape, level=level)
+        found[case] = line
+        say(f"{case}: {line}")
+        session.write(stage, found)

@@ -130,6 +130,7 @@ def test_ranks_write_their_rows_and_unpack_theirs(release, expected, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
 
 
+@pytest.mark.long
 def test_more_ranks_than_rows_are_refused_and_all_ranks_end(tmp_path):
     path, run = tmp_path / "release.parquet", tmp_path / "run.zarr"
     cv.simulate_release(counts_of((2, 12)), epsilon=1, seed=SEED).save(path)

@@ -1,6 +1,7 @@
 """The studies of the paper: what they draw, hide and match; and each of them, small, from the command to the picture."""
 
 import importlib
+import pickle
 
 import numpy as np
 import pytest
@@ -149,6 +150,12 @@ def test_that_there_is_no_gpu_is_said_in_words(tmp_path, capsys, monkeypatch):
     words = ["--quick", "--engine", "cuda", "--methods", "exact", "-o", str(tmp_path)]
     assert main(["study", "topics", *words]) == 2
     assert "error: engine: expected a GPU for 'cuda', got none: no card" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_every_study_can_go_to_other_processes(name):
+    study = find_study(name)
+    assert pickle.loads(pickle.dumps(study)) == study
 
 
 @pytest.mark.long

@@ -95,14 +95,24 @@ def picture(folder: Any, path: Path) -> None:
     draw_scores(summary, MEASURES[:3], kinds, path, "Planted topics, found again (mean and 95 % interval)")
 
 
+def load(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing: every job draws its own counts."""
+    return {}
+
+
+def describe(data: Any) -> str:
+    """A line about the data."""
+    return f"synthetic documents, {DOCUMENTS} x {WORDS}"
+
+
 STUDY = Study(
     "synthetic-topics",
     "Synthetic topics",
     MEASURES,
     paper=Settings(7500, (3.0, 2.0, 1.0), (10,), 10, threads=1),
     quick=Settings(60, (3.0, 1.0), (4,), 1, threads=1),
-    load=lambda options: {},
-    describe=lambda data: f"synthetic documents, {DOCUMENTS} x {WORDS}",
+    load=load,
+    describe=describe,
     plan=plan,
     perform=perform,
     picture=picture,

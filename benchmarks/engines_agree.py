@@ -76,11 +76,11 @@ def chains_of_cpu(task):
 
 def at_level(level, given):
     """Both engines at one level of noise."""
-    from countveil.inference.engines.cuda.sampler import CudaSampler
+    from countveil.inference.engines.cuda.sampler import sampler_of
 
     problem, counts = problem_at(given.documents, level, given.tiny)
     began = time.perf_counter()
-    with CudaSampler(problem, 1, 1) as sampler:
+    with sampler_of(problem, 1, 1) as sampler:
         sampler.start(0)
         for _ in range(given.burn_in):
             sampler.sweep(0)

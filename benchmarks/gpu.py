@@ -20,7 +20,7 @@ import scipy.sparse
 
 from countveil.counts import simulate_release
 from countveil.inference.engines.cuda import device
-from countveil.inference.engines.cuda.sampler import CudaSampler
+from countveil.inference.engines.cuda.sampler import sampler_of
 from countveil.inference.engines.cuda.serves import needed_bytes
 from countveil.inference.problem import make_problem
 from countveil.models import CommunityModel, TopicModel
@@ -108,7 +108,7 @@ def measure(model, data, method, sweeps, kernels=False, warm=5):
     """One line of the table."""
     began = time.perf_counter()
     problem = make_problem(model, data, method)
-    with CudaSampler(problem, 1, 8) as sampler:
+    with sampler_of(problem, 1, 8) as sampler:
         sampler.start(0)
         for _ in range(warm):
             sampler.sweep(0)
@@ -153,7 +153,7 @@ def measure_network(counts, level, options):
     problem = make_problem(model, data, "exact")
     chains = options.chains
     began = time.perf_counter()
-    with CudaSampler(problem, 1, 8) as sampler:
+    with sampler_of(problem, 1, 8) as sampler:
         for chain in range(chains):
             sampler.start(chain)
         started = time.perf_counter() - began

@@ -17,15 +17,20 @@ import traceback
 import numba
 import numpy as np
 
+from countveil.counts import PrivateCounts
 from countveil.inference.carry import Carry
+from countveil.inference.engines.cpu.sampler import CpuSampler
 from countveil.inference.engines.cuda import counts as counts_module
 from countveil.inference.engines.cuda import device, factors, look, sums
 from countveil.inference.engines.cuda import network_chains as network_module
 from countveil.inference.engines.cuda.counts import DeviceCounts
+from countveil.inference.engines.cuda.device_tokens import DeviceTokens
 from countveil.inference.engines.cuda.network_chains import NetworkChain
-from countveil.inference.engines.cuda.sampler import CudaSampler
-from countveil.inference.problem import Problem
+from countveil.inference.engines.cuda.sampler import sampler_of
+from countveil.inference.engines.sharded.in_process import open_problem_in_shards
+from countveil.inference.problem import Problem, make_problem
 from countveil.inference.relocation import Relocation, roles_of
+from countveil.inference.settings import check_settings
 from countveil.kernels import steps
 from countveil.kernels.philox import SweepKey, open_stream, philox_block
 from countveil.models import CommunityModel, TensorModel, TopicModel
@@ -230,23 +235,33 @@ def draw_pair_of(model, shape, rho, missing):
         if rho is not None:
             y = y + rng.geometric(1 - np.exp(-rho), shape) - rng.geometric(1 - np.exp(-rho), shape)
         # What is missing is no data: the sampler does not know it.
-        return state, (np.where(hidden, 0, y), observed(y, rho=rho, missing=hidden))
+        return state, (np.where(hidden, 0, y), observed(y, rho=rho, missing=hidden), hidden)
 
     return draw
 
 
-def joint(model, shape, rho, missing, replicates, seed, sampled=None):
-    """The smallest p-value of the joint test, corrected; ``sampled`` is the model that the sampler has instead."""
+def joint(model, shape, rho, missing, replicates, seed, sampled=None, shards=0):
+    """The smallest p-value of the joint test, corrected; ``sampled`` is the model that the sampler has instead.
+
+    With ``shards`` the rows are spread over so many, each of which draws its true counts on the device.
+    """
     held = {}
+    used = model if sampled is None else sampled
+
+    def opened(data, seed):
+        if not shards:
+            return sampler_of(Problem(used, {"": view_of(used, data[1], shape)}, "exact"), seed)
+        release = PrivateCounts(np.ma.array(data[0], mask=data[2]), alpha=float(np.exp(-rho)))
+        return sharded(make_problem(used, release, "exact"), seed, shards)
 
     def sampler(state, data, key):
         if held.get("data") is not data:
-            used = model if sampled is None else sampled
-            problem = Problem(used, {"": view_of(used, data[1], shape)}, "exact")
-            held.update(data=data, sampler=CudaSampler(problem, int(key.seed)))
+            if shards and held:
+                held["sampler"].__exit__(None, None, None)
+            held.update(data=data, sampler=opened(data, int(key.seed)))
         held["sampler"].load(Carry(key.chain, key.sweep - 1, state._asdict(), {}))
         held["sampler"].sweep(key.chain)
-        return held["sampler"]._chains[key.chain].state()
+        return model.state_type(**held["sampler"].carry(key.chain).state)
 
     functions = {
         name: lambda state, data, n=name: getattr(state, n).reshape(-1)[-1]
@@ -292,6 +307,55 @@ def joint_laws():
             yield "power: joint law, another rate", rejects(p), f"p {p:.2g} ({worst})"
 
 
+def sharded(problem, seed, shards):
+    """A sampler of this process's shards, whose true counts the device draws."""
+    settings = check_settings(
+        sweeps=2, burn_in=0, thin=1, chains=1, seed=seed, method="exact", engine="cpu", threads=1, algorithm="cuda",
+    )  # fmt: skip
+    return open_problem_in_shards(problem, settings, shards)
+
+
+@check
+def shards():
+    """Rows spread over shards with a device each: the right joint law, streams of their own, the same bits again."""
+    n = 20 if TINY else 600
+    fixed, inferred = TopicModel(2, shape=1.1, rate=1.3), TopicModel(2, shape=1.1)
+    with narrow_laws():
+        p, worst = joint(fixed, (4, 3), 0.7, 0.3, replicates=n, seed=50, shards=2)
+        yield "joint law, two shards", fits(p), f"p {p:.2g} ({worst})"
+        if not TINY:
+            p, worst = joint(inferred, (5, 3), 1.0, 0.0, replicates=n, seed=51, shards=3)
+            yield "joint law, three shards, inferred means", fits(p), f"p {p:.2g} ({worst})"
+            p, worst = joint(fixed, (4, 3), 0.7, 0.3, n, 52, TopicModel(2, shape=1.1, rate=1.9), shards=2)
+            yield "power: joint law, shards with another rate", rejects(p), f"p {p:.2g} ({worst})"
+    # The same rows twice, with the same factors: as parts of one whole they are other rows.
+    size = 8 if TINY else 200
+    rng = np.random.default_rng(SEED)
+    data = observed(rng.poisson(1.0, (size, 9)) + 3, rho=1.0)
+    theta, phi = rng.gamma(1.0, 1.0, (size, 2)), rng.gamma(1.0, 1.0, (9, 2))
+    tokens = DeviceTokens(data, 2, Workers(1))
+    key = SweepKey(np.uint64(7), 0, 1)
+    first, again, further = (
+        tokens.draw(theta, phi, key._replace(first_row=row), Workers(1)) for row in (0, 0, size)
+    )
+    yield "the same rows, the same tokens", np.array_equal(first.rows, again.rows), ""
+    yield "further down, other tokens", not np.array_equal(first.rows, further.rows), ""
+    release = PrivateCounts(rng.poisson(1.0, (6, 7)) + 2, alpha=0.4)
+    problem = make_problem(fixed, release, "exact")
+    alone = CpuSampler(problem, 5, 1, "cuda")
+    alone.start(0)
+    one, three, anew = (sharded(problem, 5, n) for n in (1, 3, 3))
+    for sampler in (one, three, anew):
+        sampler.load(alone.carry(0))
+    for sampler in (alone, one, three, anew):
+        for _ in range(3):
+            sampler.sweep(0)
+    yield "one shard, the bits of none", equal(alone.carry(0), one.carry(0)), ""
+    yield "three shards, the same bits again", equal(three.carry(0), anew.carry(0)), ""
+    for sampler in (one, three, anew):
+        sampler.__exit__(None, None, None)
+
+
 def problem_of(model, shape, rho, missing=0.0, seed=0):
     rng = np.random.default_rng(SEED + seed)
     y = rng.poisson(rng.gamma(0.3, 2.0, shape))
@@ -303,7 +367,7 @@ def problem_of(model, shape, rho, missing=0.0, seed=0):
 
 
 def states_of(problem, carry, sweeps, chain=0):
-    sampler = CudaSampler(problem, 7)
+    sampler = sampler_of(problem, 7)
     sampler.load(carry)
     for _ in range(sweeps):
         sampler.sweep(chain)
@@ -425,7 +489,7 @@ def network_problem(model, data):
 
 def swept_together(problem, states, seed, sweeps=1, first=0):
     """A sampler whose chains have these states, after so many sweeps of all of them."""
-    sampler = CudaSampler(problem, seed)
+    sampler = sampler_of(problem, seed)
     for chain, state in enumerate(states):
         sampler.load(Carry(first + chain, 0, state._asdict(), {}))
     for _ in range(sweeps):
@@ -679,7 +743,7 @@ def network_joint_pvalue(model, n, rho, missing, cell_rho, replicates, seed, sam
     def sampler(state, data, key):
         if held.get("data") is not data:
             used = model if sampled is None else sampled
-            held.update(data=data, sampler=CudaSampler(network_problem(used, data[1]), int(key.seed)))
+            held.update(data=data, sampler=sampler_of(network_problem(used, data[1]), int(key.seed)))
         held["sampler"].load(Carry(key.chain, key.sweep - 1, state._asdict(), {}))
         held["sampler"].sweep(key.chain)
         return held["sampler"]._chains[key.chain].state()
@@ -725,7 +789,7 @@ def network_chains():
         other = together.carry(2)
         yield f"chains differ, {name}", not np.array_equal(first.state["theta"], other.state["theta"]), ""
         half = swept_together(problem, [state] * 3, 5, sweeps)
-        resumed = CudaSampler(problem, 5)
+        resumed = sampler_of(problem, 5)
         for chain in (2, 1):
             resumed.load(half.carry(chain))
         for _ in range(sweeps):  # one after the other, not in step
@@ -764,7 +828,7 @@ def relocation_of_network(model, kind):
 
     def opened(carry):
         relocation = Relocation(model, data, roles_of(model._spec.by_axis), burn_in)
-        sampler = CudaSampler(problem, 5, relocation=relocation)
+        sampler = sampler_of(problem, 5, relocation=relocation)
         sampler.load(carry)
         return sampler
 
@@ -776,7 +840,7 @@ def relocation_of_network(model, kind):
     before = swept(opened(Carry(0, 0, state._asdict(), {})), 15)
     whole = opened(before)
     moved = swept(whole, 1)
-    plain = CudaSampler(problem, 5)
+    plain = sampler_of(problem, 5)
     plain.load(before)
     kept = swept(plain, 1)
     yield f"nothing before a trial, {kind}", not before.extra, ""

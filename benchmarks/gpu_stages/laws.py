@@ -15,7 +15,7 @@ LAWS = (
     ("true_counts", "words"), ("noise_of_rows_and_cells", "allocation", "bounds"), ("joint_laws",),
     ("reproducible", "other_factorizations"), ("network_factors", "network_chains", "network_relocation"),
     ("network_sweep",), ("network_joint",), ("inferred_network_factors", "inferred_network_joint"),
-    ("inferred_network_sweep",),
+    ("inferred_network_sweep",), ("shards",),
 )  # fmt: skip
 
 

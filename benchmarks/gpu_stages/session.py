@@ -114,9 +114,9 @@ def alone(session):
 
 def opened(problem, seed=1, chains=1, threads=8):
     """A sampler with its chains at their starts."""
-    from countveil.inference.engines.cuda.sampler import CudaSampler
+    from countveil.inference.engines.cuda.sampler import sampler_of
 
-    sampler = CudaSampler(problem, seed, threads)
+    sampler = sampler_of(problem, seed, threads)
     sampler.__enter__()
     for chain in range(chains):
         sampler.start(chain)

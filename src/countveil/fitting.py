@@ -140,7 +140,8 @@ def fit(
         seed alone; those of a GPU and of CPUs differ, and have the same law.
     algorithm
         ``"auto"`` takes the fastest. For the curious: ``"tokens"``, ``"integrated"``, ``"fibers"``, or ``"cells"``,
-        the reference that visits every cell. All are exact.
+        the reference that visits every cell; ``"cuda"``, true counts from a GPU and factors from the processor, by
+        which every rank or actor of ``"mpi"`` and ``"ray"`` has a GPU of its own. All are exact.
     start
         ``"auto"`` helps chains in burn-in to find their place where that is known to help (docs/starts.md);
         ``"plain"`` has ordinary sweeps alone, as in the paper; ``"collapsed"`` lets topics climb faster, but to no

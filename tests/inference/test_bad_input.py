@@ -32,7 +32,7 @@ SETTINGS = [
     ({"engine": "magic"}, "engine: expected one of auto, cpu, cuda, mpi, ray, got 'magic'"),
     (
         {"algorithm": "magic"},
-        "algorithm: expected one of auto, tokens, integrated, fibers, cells, got 'magic'",
+        "algorithm: expected one of auto, tokens, integrated, fibers, cells, cuda, got 'magic'",
     ),
     (
         {"algorithm": "fibers"},

@@ -60,6 +60,11 @@ def test_the_same_seed_gives_the_same_draws_in_the_simulator():
     assert simulated("reproducible", "network_chains", "network_relocation", "other_factorizations") == {}
 
 
+@pytest.mark.long
+def test_shards_with_a_device_each_have_the_right_law_in_the_simulator():
+    assert simulated("shards") == {}
+
+
 def test_halves_are_rounded_up():
     rng = np.random.default_rng(0)
     given = np.concatenate([
@@ -118,6 +123,47 @@ def test_without_a_gpu_cuda_says_so_before_any_work_and_auto_takes_the_processor
     assert json.loads(posterior.tree.attrs["settings"])["engine"] == "cpu"
 
 
+def test_true_counts_from_a_gpu_that_is_not_there(monkeypatch):
+    release, other = (cv.simulate_release(COUNTS, epsilon=1, seed=seed) for seed in (0, 1))
+    monkeypatch.setattr(device, "find_device", lambda: "no card")
+    settings = {"sweeps": 4, "thin": 1, "seed": 1, "algorithm": "cuda", "progress": False}
+    with pytest.raises(RuntimeError, match="algorithm: expected a GPU for 'cuda', got none: no card"):
+        cv.fit(cv.TopicModel(2), release, **settings)
+    small = device.Device("a small card", (9, 0), 10, 20)
+    monkeypatch.setattr(device, "find_device", lambda: small)
+    with pytest.raises(MemoryError, match="free memory on a small card for 'cuda', got 10 of 20"):
+        cv.fit(cv.TopicModel(2), release, **settings)
+    with pytest.raises(ValueError, match="expected 'cuda' for counts that were released once"):
+        cv.fit(cv.TopicModel(2), cv.combine_releases(release, other), **settings)
+    with pytest.raises(ValueError, match="expected 'auto' or 'cells' for method 'bessel'"):
+        cv.fit(cv.TopicModel(2), release, method="bessel", **settings)
+
+
+def pretend_cards(monkeypatch, memory, number=1):
+    """So many cards; gives the list of those that were taken, by CuPy and by numba."""
+    taken = []
+    runtime = SimpleNamespace(memGetInfo=memory, getDeviceCount=lambda: number)
+    one = lambda n: SimpleNamespace(use=lambda: taken.append(n))  # noqa: E731
+    monkeypatch.setitem(
+        sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=one))
+    )
+    card = SimpleNamespace(compute_capability=(9, 0), name="card")
+    numba_cuda = SimpleNamespace(
+        is_available=lambda: True, get_current_device=lambda: card, select_device=taken.append
+    )
+    monkeypatch.setattr(device, "cuda", numba_cuda)
+    return taken
+
+
+def test_ranks_of_one_machine_take_different_cards(monkeypatch):
+    taken = pretend_cards(monkeypatch, lambda: (10, 20), number=4)
+    assert device.find_device() == device.Device("card", (9, 0), 10, 20)
+    assert taken == []
+    monkeypatch.setenv("MPI_LOCALRANKID", "6")
+    device.find_device()
+    assert taken == [2, 2]
+
+
 @pytest.mark.parametrize(
     ("status", "failures", "asked"),
     [(2, 2, 3), (2, 99, 5), (100, 99, 1)],
@@ -134,11 +180,7 @@ def test_a_driver_that_fails_is_asked_again(monkeypatch, status, failures, asked
             raise error
         return 10, 20
 
-    runtime = SimpleNamespace(memGetInfo=memory)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-    card = SimpleNamespace(compute_capability=(9, 0), name="card")
-    numba_cuda = SimpleNamespace(is_available=lambda: True, get_current_device=lambda: card)
-    monkeypatch.setattr(device, "cuda", numba_cuda)
+    pretend_cards(monkeypatch, memory)
     monkeypatch.setattr(device.time, "sleep", lambda seconds: None)
     found = device.find_device()
     assert len(times) == asked

@@ -22,7 +22,7 @@ METHODS = ("exact", "bessel", "naive")
 ENGINES = ("auto", "cpu", "cuda", "mpi", "ray")
 #: What is kept of the draws, see ``fit``.
 KEEPS = ("all", "columns", "summaries")
-ALGORITHMS = ("auto", "tokens", "integrated", "fibers", "cells")
+ALGORITHMS = ("auto", "tokens", "integrated", "fibers", "cells", "cuda")
 STARTS = ("auto", "collapsed", "plain")
 #: Why chains end at their planned end, rather than by an "interrupt" or when their "time" is up.
 COMPLETE = ("sweeps", "precision")

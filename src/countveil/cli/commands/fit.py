@@ -91,6 +91,13 @@ def _common_options(parser: Any) -> None:
         "default): all, unless those of rows would take more than 16 GiB",
     )
     add_engine(parser)
+    parser.add_argument(
+        "--algorithm",
+        choices=["auto", "tokens", "integrated", "fibers", "cells", "cuda"],
+        default="auto",
+        help="cuda, with mpi or ray: every rank or actor has a GPU for the true counts of its rows; the others are "
+        "for the curious",
+    )
     add(
         "--scratch",
         metavar="FOLDER",
@@ -116,10 +123,11 @@ def add_engine(parser: Any) -> None:
     add("--threads", type=int, metavar="N", help="default: all cores; draws do not depend on it")
     add(
         "--engine",
-        choices=["auto", "cpu", "mpi", "ray"],
+        choices=["auto", "cpu", "cuda", "mpi", "ray"],
         default="auto",
-        help="mpi: rows are spread over the ranks of an MPI job (mpirun -n 8 countveil fit ...), ray: over actors "
-        "of a Ray cluster; the same draws",
+        help="auto: a GPU (cuda) where there is one and the work is large, else the processor; mpi: rows are "
+        "spread over the ranks of an MPI job (mpirun -n 8 countveil fit ...), ray: over actors of a Ray cluster, "
+        "with the draws of a processor",
     )
     add("--address", help="with --engine ray: of the cluster (default: one on this machine)")
     add(
@@ -177,6 +185,7 @@ def run(arguments: argparse.Namespace) -> int:
             method=arguments.method,
             threads=arguments.threads,
             engine=engine_of(arguments),
+            algorithm=arguments.algorithm,
             progress=not arguments.quiet,
             store=arguments.output,
             chain=arguments.chain,

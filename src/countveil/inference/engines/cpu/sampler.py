@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ from countveil.models.einsum.exposure import Exposure, exposure_of
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.einsum.update import Statistics
 from countveil.runtime.workers import Workers
+
+#: True counts from a GPU.
+DEVICE_TOKENS = "countveil.inference.engines.cuda.device_tokens"
 
 
 def open_problem(problem: Problem, settings: Settings) -> CpuSampler:
@@ -207,7 +211,7 @@ class ViewSampler:
         model, data, shape = view.model, view.observed, view.data.shape
         self.algorithm = named_algorithm(view, algorithm, workers)
         self._fibers: Fibers | None = None
-        self._matrix: Tokens | Cells | None = None
+        self._matrix: Any = None
         if self.algorithm == "fibers":
             assert isinstance(model, EinsumModel)
             self._fibers = Fibers(model, data, shape, workers=workers)
@@ -225,7 +229,7 @@ class ViewSampler:
         if self._matrix is None:
             return model.tokens_of_counts(state, self.counts(state, key, workers, extra), key, workers)
         theta, phi = model.unfold(state)
-        prepared: Any = self._matrix.prepare(phi.T, workers)
+        prepared = self._matrix.prepare(phi.T, workers)
         more = (extra,) if isinstance(self._matrix, Cells) else ()
         return model.tokens_of_matrix(
             state, self._matrix.draw(theta, prepared, key, workers, *more), key, workers
@@ -253,6 +257,8 @@ def named_algorithm(view: View, wanted: str = "auto", workers: Workers | None = 
     if wanted == "auto":
         return choose_algorithm(data, shape, model.n_components, is_cp, is_tied, workers)
     noise = noise_among(data, Workers(1) if workers is None else workers)
+    if wanted == "cuda" and data.is_repeated:
+        raise ValueError("algorithm: expected 'cuda' for counts that were released once, got it for others")
     if wanted == "fibers" and not fits_fibers(noise, shape, is_cp):
         raise ValueError(
             "algorithm: expected 'fibers' for a release of three axes or more in the CP form, got it for others"
@@ -265,10 +271,12 @@ def named_algorithm(view: View, wanted: str = "auto", workers: Workers | None = 
     return wanted
 
 
-def matrix_algorithm(name: str, data: Observed, n_components: int, workers: Workers) -> Tokens | Cells:
-    """The algorithm of this name for the matrix form."""
+def matrix_algorithm(name: str, data: Observed, n_components: int, workers: Workers) -> Any:
+    """The algorithm of this name for the matrix form: ``Tokens``, or one with its methods."""
     if name == "cells":
         return Cells(data, workers)
+    if name == "cuda":  # not imported where it is not asked for: most people have no GPU
+        return import_module(DEVICE_TOKENS).DeviceTokens(data, n_components, workers)
     return Tokens(data, n_components, workers, integrate=name == "integrated")
 
 

@@ -6,6 +6,7 @@
 ``matrix_chain``    a matrix of two factors, whose state stays on the device
 ``network_chains``  chains of a network, which stay there too and are swept together
 ``counts``          the data on the device, and the tokens of one sweep of any factorization that unfolds
+``device_tokens``   the same as an algorithm of the CPU engine: for factors that are drawn there, and for shards
 ``halves``          upper bounds of all rates, by one product in half precision
 ``look``            one uniform per cell, which settles nearly all of them
 ``cells``           the others, drawn one by one

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ LEAST_CAPABILITY = (7, 0)
 _THREADS = 32 if SIMULATED else 256
 # What CUDA answers where there is no card, or a driver that is too old: asking again is no use.
 _FINAL = (35, 100)
+#: Where starters of MPI jobs say which of a machine's ranks this is.
+LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _HINT = "pip install 'countveil[gpu]'"
 
 
@@ -65,8 +68,24 @@ def find_device(tries: int = 5) -> Device | str:
     return f"{reason} ({tries} times; free memory and the number of processes on the GPU may tell why)"
 
 
+def own_number(n_devices: int, environment: Mapping[str, str] = os.environ) -> int:
+    """Which of a machine's devices a process takes: ranks of a job that share a machine take different ones.
+
+    >>> own_number(4, {"SLURM_LOCALID": "5"}), own_number(4, {})
+    (1, 0)
+    """
+    for name in LOCAL_RANKS:
+        if environment.get(name, "").isdecimal():
+            return int(environment[name]) % max(n_devices, 1)
+    return 0
+
+
 def _device(cupy: Any) -> Device | str:
     """What there is, asked once. CuPy comes first: numba takes a driver that failed once for none, for ever."""
+    number = own_number(cupy.cuda.runtime.getDeviceCount())
+    if number:
+        cupy.cuda.Device(number).use()
+        cuda.select_device(number)
     free, total = cupy.cuda.runtime.memGetInfo()
     if not cuda.is_available():
         return "numba sees no CUDA device (no driver, or no card)"

@@ -1,8 +1,8 @@
 """Chains on a GPU.
 
 A matrix of two factors stays on the device (``matrix_chain``), and so do the chains of a network, which are swept
-together (``network_chains``). Of every other factorization that unfolds the true counts are drawn there, cell by
-cell, and the factors by the model itself, on the processor: their state is small beside the data.
+together (``network_chains``). Every other factorization that unfolds is sampled by the CPU engine, whose state is
+small beside the data, with true counts from the device (``device_tokens``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from countveil.inference.carry import Carry
-from countveil.inference.engines.cuda import device, factors, matrix_chain, network_chains, sums
+from countveil.inference.engines.cpu.sampler import CpuSampler
+from countveil.inference.engines.cuda import matrix_chain, network_chains
 from countveil.inference.engines.cuda.counts import DeviceCounts
 from countveil.inference.engines.cuda.matrix_chain import MatrixChain, Workspace
 from countveil.inference.engines.cuda.network_chains import Network, NetworkChain
@@ -26,20 +27,29 @@ from countveil.inference.relocation import Relocation, relocation_of
 from countveil.inference.settings import Settings
 from countveil.inference.store import Store
 from countveil.kernels.philox import SweepKey
-from countveil.models.einsum.exposure import exposure_of
-from countveil.models.einsum.model import EinsumModel, MatrixTokens
-from countveil.models.einsum.update import Statistics
+from countveil.models.einsum.model import EinsumModel
 from countveil.runtime.workers import Workers
 
 
-def open_problem(problem: Problem, settings: Settings) -> CudaSampler:
+def open_problem(problem: Problem, settings: Settings) -> CudaSampler | CpuSampler:
     """A sampler that holds its chains on the device, or an error that says why not."""
     checked_device(problem, settings)
-    return CudaSampler(problem, settings.seed, settings.threads, relocation_of(problem, settings))
+    return sampler_of(problem, settings.seed, settings.threads, relocation_of(problem, settings))
+
+
+def sampler_of(
+    problem: Problem, seed: int, threads: int = 1, relocation: Relocation | None = None
+) -> CudaSampler | CpuSampler:
+    """The sampler of a problem that is served, see the top of this file."""
+    model, view = problem.model, problem.views[""]
+    is_matrix = matrix_chain.fits(model) and relocation is None
+    if is_matrix or network_chains.fits(model, view.observed):
+        return CudaSampler(problem, seed, threads, relocation)
+    return CpuSampler(problem, seed, threads, "cuda", relocation=relocation)
 
 
 class CudaSampler:
-    """See ``engine.Sampler``."""
+    """See ``engine.Sampler``. Of a matrix of two factors, or a network."""
 
     def __init__(
         self, problem: Problem, seed: int, threads: int = 1, relocation: Relocation | None = None
@@ -48,20 +58,17 @@ class CudaSampler:
         self._workers = Workers(threads)
         model, view = problem.model, problem.views[""]
         assert isinstance(model, EinsumModel)
-        self._chains: dict[int, MatrixChain | NetworkChain | UnfoldedChain] = {}
+        self._chains: dict[int, MatrixChain | NetworkChain] = {}
         self._sweeps: dict[int, int] = {}
         self._swept: dict[int, bool] = {}  # since it was loaded
         self._work: Any
-        self._kind: type[MatrixChain] | type[NetworkChain] | type[UnfoldedChain]
+        self._kind: type[MatrixChain] | type[NetworkChain]
         if network_chains.fits(model, view.observed):
             self._work = Network(model, view.observed, seed, self._workers, relocation)
             self._kind = NetworkChain
-            return
-        counts = DeviceCounts(view.observed, model.n_components)
-        if matrix_chain.fits(model) and relocation is None:
-            self._work, self._kind = Workspace(model, counts), MatrixChain
         else:
-            self._work, self._kind = UnfoldedWork(problem, counts, self._workers, relocation), UnfoldedChain
+            counts = DeviceCounts(view.observed, model.n_components)
+            self._work, self._kind = Workspace(model, counts), MatrixChain
 
     def __enter__(self) -> CudaSampler:
         self._workers.__enter__()
@@ -130,74 +137,3 @@ class CudaSampler:
     @cached_property
     def _watch(self) -> Watch:
         return Watch(self._problem, self._work, self._workers)
-
-
-class UnfoldedWork:
-    """What chains of one problem share whose factors are drawn on the processor."""
-
-    def __init__(
-        self, problem: Problem, counts: DeviceCounts, workers: Workers, relocation: Relocation | None
-    ) -> None:
-        self.problem, self.counts, self.workers, self.relocation = problem, counts, workers, relocation
-        data, k = counts.data, problem.model.n_components
-        self.theta = device.empty((data.n_rows, k), np.float64)
-        self.phi = device.empty((data.width, k), np.float64)
-        self.row_tokens = device.empty((data.n_rows, k), np.int64)
-        self.column_tokens = device.empty((data.width, k), np.int64)
-        self.key, self.one = device.empty(3, np.uint64), device.to_device(np.ones(1))
-        self.buffer, (self.rows, self.columns) = sums.split_buffer([k, k])
-        self.exposure = exposure_of(data.missing_starts, data.missing_columns, data.width)
-        self.pairs: Mapping[str, Any] = problem.model.pair_cells({"": self.exposure}, problem.shapes)
-
-    def tokens(self, seed: int, chain: int, sweep: int, state: Any) -> MatrixTokens:
-        """Those of one sweep, in the matrix form."""
-        theta, phi = self.problem.model.unfold(state)
-        device.fill_from(self.theta, theta)
-        device.fill_from(self.phi, phi.T)
-        device.fill_from(self.key, np.array([seed, chain, sweep - 1], dtype=np.uint64))
-        n = max(self.theta.shape[0] + self.phi.shape[0], 1) * self.theta.shape[1]
-        n = max(n, len(self.buffer))
-        device.launch(factors.start_sweep, n, self.key, self.row_tokens, self.column_tokens, self.buffer)
-        self.rows.find_largest(self.theta, self.one)
-        self.columns.find_largest(self.phi, self.one)
-        self.counts.draw(
-            self.key, self.theta, self.phi, self.rows.largest, self.columns.largest,
-            self.row_tokens, self.column_tokens,
-        )  # fmt: skip
-        return MatrixTokens(
-            device.to_host(self.row_tokens), device.to_host(self.column_tokens), self.exposure
-        )
-
-
-class UnfoldedChain:
-    """A chain of any factorization that unfolds: counts on the device, factors on the processor."""
-
-    def __init__(self, work: UnfoldedWork, seed: int, chain: int) -> None:
-        self._work, self._seed, self._chain = work, seed, chain
-        self._state: Any = None
-        self._sweep = 0
-        self.extra: dict[str, np.ndarray] = {}  # of a relocation under way
-        self._statistics: Mapping[str, Statistics] | None = None
-
-    def load(self, state: Any, sweep: int) -> None:
-        """Go on from a state after so many sweeps."""
-        self._state, self._sweep, self._statistics = state, sweep, None
-
-    def state(self) -> Any:
-        """The state."""
-        return self._state
-
-    def statistics(self) -> Mapping[str, Statistics] | None:
-        """What the last sweep drew the state from."""
-        return self._statistics
-
-    def sweep(self) -> None:
-        """One sweep."""
-        work, model = self._work, self._work.problem.model
-        key = SweepKey(np.uint64(self._seed), self._chain, self._sweep + 1)
-        drawn = work.tokens(self._seed, self._chain, self._sweep + 1, self._state)
-        self._statistics = {"": model.tokens_of_matrix(self._state, drawn, key, work.workers)}
-        self._state = model.update_from_sums(self._state, self._statistics, work.pairs, key, work.workers)
-        if work.relocation is not None:
-            self._state = work.relocation.after_sweep(self._state, self.extra, key, work.workers)
-        self._sweep += 1

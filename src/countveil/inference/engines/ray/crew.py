@@ -48,7 +48,8 @@ def open_problem(problem: Problem, settings: Settings) -> RaySampler:
     else:
         references = [ray.put(WholeProblem(problem, settings))] * shards
         front = lambda crew: ChainsApart(crew, problem.state_type, settings.chains)  # noqa: E731
-    return RaySampler(lambda: RayCrew(references, settings.threads), front, started_here)
+    gpus = int(settings.algorithm == "cuda")
+    return RaySampler(lambda: RayCrew(references, settings.threads, gpus), front, started_here)
 
 
 def _ray() -> Any:
@@ -91,10 +92,10 @@ class ShardActor:
 class RayCrew:
     """See ``sharded.front.Crew``."""
 
-    def __init__(self, shards: list[Any], threads: int) -> None:
+    def __init__(self, shards: list[Any], threads: int, gpus: int = 0) -> None:
         self._ray, self.size = _ray(), len(shards)
         secret = secrets.token_bytes(32)
-        made = self._ray.remote(num_cpus=threads, max_restarts=0)(ShardActor)
+        made = self._ray.remote(num_cpus=threads, num_gpus=gpus, max_restarts=0)(ShardActor)
         self.actors = [made.remote(rank, self.size, secret) for rank in range(self.size)]
         try:
             places = self._got([actor.where.remote() for actor in self.actors])

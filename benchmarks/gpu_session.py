@@ -15,6 +15,7 @@ with its traceback, and the next goes on. Stages and about what they take on one
 ``whole``    1 min   7,500 sweeps with monitoring, start to end, at three levels
 ``million``  2 min   one million synthetic documents: memory, and time of a sweep
 ``ratio``    2 min   sweeps of the CPU engine on the same machine, with 2 and with 16 threads
+``shards``   1 min   true counts from the device and factors from the processor, as shards have them
 ``sizes``    5 min   K = 25, 100 and 200: time of a sweep, and scores after 7,500 sweeps
 ``shapes``   3 min   other shapes of the inferred prior, scored the same way
 ``chains``   8 min   16 chains of the network at each C and level, with both priors: do they agree?
@@ -45,6 +46,7 @@ STAGES = {
     "whole": topics.whole,
     "million": million.million,
     "ratio": ratio.ratio,
+    "shards": ratio.shards,
     "sizes": topics.sizes,
     "shapes": topics.shapes,
     "chains": chains.chains,

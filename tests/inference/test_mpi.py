@@ -257,3 +257,23 @@ def descends(process, from_process):
             return True
         process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
     return False
+
+
+#: The command, where kernels of a GPU run in numba's simulator.
+SIMULATED = "import sys; from cuda_simulator import take_turns; take_turns(); from countveil.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.mark.long
+def test_ranks_with_a_gpu_each_and_then_another_number_of_them(tmp_path, monkeypatch):
+    path, run = tmp_path / "release.parquet", tmp_path / "run.zarr"
+    cv.simulate_release(counts_of((7, 5)), epsilon=1, seed=SEED).save(path)
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
+    command = [sys.executable, "-W", "ignore", "-c", SIMULATED]
+    fit = ["fit", "topics", path, "--topics", 2, "--sweeps", 8, "--burn-in", 4, "--thin", 1, "--chains", 1]
+    done(2, *command, *fit, "--seed", 3, "--engine", "mpi", "--algorithm", "cuda", "--quiet", "-o", run)
+    first = draws_of(run)
+    done(3, *command, "resume", run, "--sweeps", 11, "--engine", "mpi", "--quiet")
+    both = draws_of(run)
+    assert both["theta"].shape[1:] == (7, 7, 2)
+    assert all(np.array_equal(both[name][:, :4], first[name]) for name in first)

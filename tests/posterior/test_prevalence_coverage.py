@@ -35,7 +35,7 @@ def test_intervals_hold_the_truth_over_the_prior(study, case, monkeypatch):
 
 @pytest.mark.long
 def test_averages_of_memberships_show_less_than_there_is(study):
-    found = [study.replicate("planted, its shape", n, epsilon=1) for n in range(12)]
+    found = [study.replicate("planted, sparser words", n, epsilon=1) for n in range(12)]
     total = {name: sum(one[name] for one in found) for name in study.FOUND + study.AVERAGED}
     shown = total["averages_of_rows_shown"] / total["of_rows"]
     assert shown < 0.75, shown

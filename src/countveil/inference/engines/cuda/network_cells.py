@@ -62,10 +62,10 @@ def count_of(seed, chain, sweep, cell, u, x, mu, rho, z, w):
 
 
 @kernel
-def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tokens, many):
+def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, of_receivers, block_tokens, many):
     """The next sweep: its number, phi (c, j) and its parts (c, lane, j), pi turned, and no tokens yet.
 
-    A thread has one entry of a chain.
+    A thread has one entry of a chain. ``phi_parts`` and ``of_receivers`` may have no entries.
     """
     n, size = theta.shape[1], theta.shape[2]
     which, t = place(cuda.grid(1), max(n, size) * size)
@@ -81,12 +81,15 @@ def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tok
         if t < n * size:
             c, j = place(t, n)
             tokens[slot, j, c] = 0
+            if of_receivers.shape[1] > 0:
+                of_receivers[slot, j, c] = 0
             total = 0.0
             for lane in range(LANES):
                 part = 0.0
                 for d in range(lane, size, LANES):
                     part += pi[slot, c, d] * theta[slot, j, d]
-                phi_parts[slot, c, lane, j] = part
+                if phi_parts.shape[2] > 0:
+                    phi_parts[slot, c, lane, j] = part
                 total += part
             phi[slot, c, j] = total
 

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from countveil.inference.engines.cuda import network_cells, network_factors, network_priors
+from countveil.inference.engines.cuda import network_cells, network_factors, network_priors, network_tokens
 from countveil.inference.engines.cuda.device import (
     Recorded,
     empty,
@@ -41,6 +41,8 @@ MOST_CELLS = 2**22
 #: Chains are swept in so many groups, of no fewer than so many: while rows of some are drawn one after the other,
 #: which leaves a device idle, the cells of others fill it.
 GROUPS, LEAST_OF_GROUP = 4, 8
+#: Whether tokens choose their senders' communities first, all of them, and then their receivers' (``network_tokens``).
+TWO_STEPS = False
 #: Fields of a state that are numbers, in the order of their places on the device.
 _SCALARS = ("theta_scale_upper", "theta_scale_lower", "receiving_shape", "pi_level")
 
@@ -168,7 +170,9 @@ class Network:
         )
         self._pi, self._turned, self._blocks_drawn = (empty((k, size, size), np.float64) for _ in range(3))
         self._phi, self._totals = empty((k, size, n), np.float64), empty((k, size), np.float64)
-        self._phi_parts = empty((k, size, network_cells.LANES, n), np.float64)
+        self._in_two = TWO_STEPS and size <= network_tokens.MOST
+        self._phi_parts = empty((k, size, 0 if self._in_two else network_cells.LANES, n), np.float64)
+        self._of_receivers = empty((k, n if self._in_two else 0, size), np.int32)
         self._counts, self._many = empty((k, n * n), np.int64), empty(k, np.int32)
         self._tokens, self._block_tokens = empty((k, n, size), np.int64), empty((k, size, size), np.int64)
         self._open_priors(k)
@@ -229,7 +233,7 @@ class Network:
         phi_parts, counts, many = self._phi_parts, self._counts, self._many
         launch(
             network_cells.open_sweep, k * max(n, size) * size,
-            keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tokens, many,
+            keys, slots, theta, pi, phi, phi_parts, turned, tokens, self._of_receivers, block_tokens, many,
         )  # fmt: skip
         if self._has_receiving:
             launch(
@@ -241,10 +245,21 @@ class Network:
             keys, slots, self._released, *self._noise, theta,
             self._weighted_phi if self._has_receiving else phi, counts, many,
         )  # fmt: skip
-        launch_blocks(
-            network_cells.give_tokens, k * math.ceil(n * n / network_cells.THREADS), network_cells.THREADS,
-            keys, slots, theta, pi, phi, phi_parts, counts, tokens, block_tokens,
-        )  # fmt: skip
+        if self._in_two:
+            launch_blocks(
+                network_tokens.give_senders, k * math.ceil(n * n / network_tokens.RUN),
+                network_tokens.SENDER_THREADS,
+                keys, slots, theta, phi, counts, tokens, self._of_receivers,
+            )  # fmt: skip
+            launch_blocks(
+                network_tokens.give_receivers, k * n, network_tokens.RECEIVER_THREADS,
+                keys, slots, theta, pi, self._of_receivers, tokens, block_tokens,
+            )  # fmt: skip
+        else:
+            launch_blocks(
+                network_cells.give_tokens, k * math.ceil(n * n / network_cells.THREADS), network_cells.THREADS,
+                keys, slots, theta, pi, phi, phi_parts, counts, tokens, block_tokens,
+            )  # fmt: skip
         launch_blocks(
             network_cells.give_many, k, network_cells.THREADS,
             keys, slots, theta, pi, phi, counts, many, tokens, block_tokens,

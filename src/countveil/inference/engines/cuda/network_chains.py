@@ -269,11 +269,20 @@ class Network:
             network_factors.draw_gammas, k * (n + size) * size,
             keys, slots, shape, symmetric, tokens, block_tokens, *drawn,
         )  # fmt: skip
-        launch_blocks(
-            network_factors.rows_kernel(self._infers, self._has_receiving), k, network_factors.THREADS,
-            slots, rate, *lists, drawn[0], pi, turned, self._below, theta, totals,
+        kind = self._infers, self._has_receiving
+        of_rows = (
             self._scales, self._means, self._received, self._receivers, self._below_receivers,
         )  # fmt: skip
+        if network_factors.has_short_rows(size, len(self._lists[1]) + len(self._lists[3])):
+            launch_blocks(
+                network_factors.short_rows_kernel(*kind), k, network_factors.SHORT_THREADS,
+                slots, rate, drawn[0], pi, self._below, theta, totals, *of_rows,
+            )  # fmt: skip
+        else:
+            launch_blocks(
+                network_factors.rows_kernel(*kind), k, network_factors.THREADS,
+                slots, rate, *lists, drawn[0], pi, turned, self._below, theta, totals, *of_rows,
+            )  # fmt: skip
         launch(
             network_factors.fill_exposure, k * n * size,
             slots, self._lists_observed, *self._lists[2:], theta, totals, self._exposed,

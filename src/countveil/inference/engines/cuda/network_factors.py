@@ -33,6 +33,9 @@ N_SCALARS = 4
 #: Threads of a block that has a chain: as many as there may be communities, at least.
 THREADS = 8 if SIMULATED else 128
 MOST_COMMUNITIES = THREADS
+#: Whether rows have kernels with less to wait for, where nothing but (r, r) is missing, and up to so many communities:
+#: a thread holds the blocks of so many partners.
+SHORT_ROWS, SHORT_THREADS, SHORT_TERMS = False, 8 if SIMULATED else 128, 4
 
 
 @compiled
@@ -208,6 +211,119 @@ def rows_kernel(inferred: bool, receiving: bool) -> Any:
             totals[slot, c] = above
 
     return draw_rows
+
+
+def has_short_rows(size: int, n_listed: int) -> bool:
+    """Whether ``short_rows_kernel`` serves a network with so many communities and listed cells."""
+    return SHORT_ROWS and n_listed == 0 and size <= SHORT_TERMS * (SHORT_THREADS // size)
+
+
+@cache
+def short_rows_kernel(inferred: bool, receiving: bool) -> Any:
+    """``draw_rows`` of a kind of prior where no cells are listed, and all but (r, r) are observed."""
+
+    @kernel(kind=("receiving" if receiving else "inferred") if inferred else "fixed")
+    def draw_short_rows(
+        slots, rate, rows_drawn, pi, below, theta, totals, scales, means, received, receivers, below_receivers
+    ):
+        """As ``draw_rows``. What rows wait for lies in shared memory and registers, and has been read before."""
+        outs = cuda.shared.array(SHORT_THREADS, np.float64)
+        ins = cuda.shared.array(SHORT_THREADS, np.float64)
+        parts = cuda.shared.array(SHORT_THREADS, np.float64)
+        more_parts = cuda.shared.array(SHORT_THREADS, np.float64)
+        thread = cuda.threadIdx.x
+        slot = slots[cuda.blockIdx.x]
+        n, size = theta.shape[1], theta.shape[2]
+        n_parts = SHORT_THREADS // size
+        part, c = place(thread, size)
+        # Sums over the rows after each, as in ``draw_rows``.
+        length = (n + n_parts - 1) // n_parts
+        begin, end = min(part * length, n), min((part + 1) * length, n)
+        if part < n_parts:
+            total, weighted = 0.0, 0.0
+            for r in range(begin, end):
+                total += theta[slot, r, c]
+                if receiving:
+                    weighted += receivers[slot, r, c]
+            parts[thread] = total
+            if receiving:
+                more_parts[thread] = weighted
+        cuda.syncthreads()
+        if part < n_parts:
+            total, weighted = 0.0, 0.0
+            for other in range(n_parts - 1, part, -1):
+                total += parts[other * size + c]
+                if receiving:
+                    weighted += more_parts[other * size + c]
+            for r in range(end - 1, begin - 1, -1):
+                below[slot, r, c] = total
+                total += theta[slot, r, c]
+                if receiving:
+                    below_receivers[slot, r, c] = weighted
+                    weighted += receivers[slot, r, c]
+        # The blocks that this thread multiplies by, of d = part, part + n_parts, ...; 0 where there are none.
+        d0, d1, d2, d3 = part, part + n_parts, part + 2 * n_parts, part + 3 * n_parts
+        out0, out1, out2, out3 = 0.0, 0.0, 0.0, 0.0
+        in0, in1, in2, in3 = 0.0, 0.0, 0.0, 0.0
+        if d0 < size:
+            out0, in0 = pi[slot, c, d0], pi[slot, d0, c]
+        if d1 < size:
+            out1, in1 = pi[slot, c, d1], pi[slot, d1, c]
+        if d2 < size:
+            out2, in2 = pi[slot, c, d2], pi[slot, d2, c]
+        if d3 < size:
+            out3, in3 = pi[slot, c, d3], pi[slot, d3, c]
+        d0, d1, d2, d3 = min(d0, size - 1), min(d1, size - 1), min(d2, size - 1), min(d3, size - 1)
+        cuda.syncthreads()
+        above, drawn, after, next_drawn, next_after = 0.0, 0.0, 0.0, 0.0, 0.0
+        above_receivers, after_receivers, next_receivers = 0.0, 0.0, 0.0
+        own, next_own, next_scale, of_component = 1.0, 1.0, 1.0, 0.0
+        before = rate
+        if thread < size:
+            next_drawn, next_after = rows_drawn[slot, 0, c], below[slot, 0, c]
+            if inferred:
+                next_scale, of_component = scales[slot, 0], 1.0 / means[slot, c]
+            if receiving:
+                next_own, next_receivers = received[slot, 0], below_receivers[slot, 0, c]
+        for r in range(n):
+            if thread < size:
+                drawn, after = next_drawn, next_after
+                of_in = above + after
+                if receiving:
+                    own, after_receivers = next_own, next_receivers
+                    outs[c], ins[c] = above_receivers + after_receivers, own * of_in
+                else:
+                    outs[c], ins[c] = of_in, of_in
+            cuda.syncthreads()
+            met = outs[d0] * out0 + ins[d0] * in0
+            met += outs[d1] * out1 + ins[d1] * in1
+            met += outs[d2] * out2 + ins[d2] * in2
+            met += outs[d3] * out3 + ins[d3] * in3
+            parts[thread] = met
+            if thread < size:  # while others are at it
+                if inferred:
+                    before = rate / next_scale * of_component
+                following = min(r + 1, n - 1)
+                next_drawn, next_after = rows_drawn[slot, following, c], below[slot, following, c]
+                if inferred:
+                    next_scale = scales[slot, following]
+                if receiving:
+                    next_own, next_receivers = received[slot, following], below_receivers[slot, following, c]
+            cuda.syncthreads()
+            if thread < size:
+                met = 0.0
+                for other in range(n_parts):
+                    met += parts[other * size + c]
+                x = max(drawn / (before + max(met, 0.0)), SMALLEST)
+                theta[slot, r, c] = x
+                above += x
+                if receiving:
+                    receivers[slot, r, c] = own * x
+                    above_receivers += own * x
+        if thread < size:
+            totals[slot, c] = above
+
+    return draw_short_rows
 
 
 @kernel

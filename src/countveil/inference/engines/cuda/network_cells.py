@@ -33,6 +33,8 @@ THREADS, EACH = 8 if SIMULATED else 256, 4
 RUN = THREADS * EACH
 #: Of a thread: with fewer, more threads wait for memory at a time.
 REGISTERS, TOKEN_REGISTERS = 80, 64
+#: Whether products are added up by a plain loop over places without signs: those with a sign are looked at for it.
+UNSIGNED = False
 #: Whether open cells are drawn kind by kind (``kind_of``), so that threads which go together do the same.
 BY_KIND = False
 #: Kinds of draws; and threads that go together. Each kind begins with the next such threads.
@@ -119,6 +121,22 @@ def noise_at(i, j, row_rho, row_up, row_down, cell_rho):
         rho = cell_rho[i, j]
         return rho, math.exp(rho), math.exp(-rho)
     return row_rho[i], row_up[i], row_down[i]
+
+
+@cuda.jit(device=True)
+def rate_at(slot, i, j, theta, phi):
+    """The sum of theta_ic phi_jc."""
+    total = 0.0
+    if UNSIGNED:
+        of_sender, of_receivers, at = theta[slot, i], phi[slot], np.uint64(j)
+        c, size = np.uint64(0), np.uint64(theta.shape[2])
+        while c < size:
+            total += of_sender[c] * of_receivers[c, at]
+            c += np.uint64(1)
+    else:
+        for c in range(theta.shape[2]):
+            total += theta[slot, i, c] * phi[slot, c, j]
+    return total
 
 
 @cuda.jit(device=True)
@@ -236,7 +254,7 @@ def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, thet
     uniforms = cuda.shared.array(RUN, np.float64)
     rates = cuda.shared.array(RUN, np.float64)
     thread = cuda.threadIdx.x
-    n, size = theta.shape[1], theta.shape[2]
+    n = theta.shape[1]
     n_cells = n * n
     which, run = place(cuda.blockIdx.x, (n_cells + RUN - 1) // RUN)
     slot = slots[which]
@@ -253,9 +271,7 @@ def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, thet
             x = released[i, j]
             is_open = False
             if x >= 0:
-                mu = 0.0
-                for c in range(size):
-                    mu += theta[slot, i, c] * phi[slot, c, j]
+                mu = rate_at(slot, i, j, theta, phi)
                 rho, up, down = noise_at(i, j, row_rho, row_up, row_down, cell_rho)
                 u, _ = two_uniforms(seed, chain, sweep, steps.DEVICE_CELL, cell, 0)
                 if x > 0:

@@ -32,8 +32,11 @@ RECEIVER_THREADS = 8 if SIMULATED else 128
 SENDER_REGISTERS, RECEIVER_REGISTERS = 64, 64
 # Sums of a cell or a pair lie an odd number of places apart: threads that have one each then do not meet.
 _APART = MOST + 1 - MOST % 2
-_SENDER_SUMS, _GIVEN = BATCH * _APART, BATCH * MOST
-_RECEIVER_SUMS, _BLOCKS = MOST * _APART, MOST * MOST
+_SENDER_SUMS, _RECEIVER_SUMS = BATCH * _APART, MOST * _APART
+# Threads that go through the products of a cell.
+_PARTS = SENDER_THREADS // BATCH
+# Places are numbers without signs: those with signs are looked at for one, at every step of a search.
+_0, _1 = np.uint64(0), np.uint64(1)
 
 
 @cuda.jit(device=True)
@@ -53,30 +56,36 @@ def running_sums_of(ends, n_threads):
 def first_beyond(pair, ends, low, high):
     """The first s of low .. high with ends[s] > pair."""
     while low < high:
-        middle = (low + high) >> 1
+        middle = (low + high) >> _1
         if ends[middle] > pair:
             high = middle
         else:
-            low = middle + 1
+            low = middle + _1
     return low
 
 
 @cuda.jit(device=True)
 def chosen_at(u, sums, first, size):
-    """c in proportion to what sums[first + c] is more than the one before it."""
-    total = sums[first + size - 1]
+    """first + c, c in proportion to what sums[first + c] is more than the one before it."""
+    last = first + size - _1
+    total = sums[last]
     if not total > 0.0:  # all products have underflowed: they count as equal
-        return min(int(u * size), size - 1)
+        return first + np.uint64(min(u * size, size - 1.0))
     point = u * total
     if point >= total:  # by rounding, once in 10**16 times
         point = 0.5 * total
-    low, high = 0, size - 1
+    return first_above(point, sums, first, last)
+
+
+@cuda.jit(device=True)
+def first_above(point, sums, low, high):
+    """The first s of low .. high with sums[s] > point."""
     while low < high:
-        middle = (low + high) >> 1
-        if sums[first + middle] > point:
+        middle = (low + high) >> _1
+        if sums[middle] > point:
             high = middle
         else:
-            low = middle + 1
+            low = middle + _1
     return low
 
 
@@ -87,14 +96,15 @@ def give_senders(keys, slots, theta, phi, counts, tokens, of_receivers):
     ``of_receivers`` (j, c) are to have the tokens that j received from c. A block of threads has a run of cells.
     """
     n_listed = cuda.shared.array(1, np.int32)
-    cells = cuda.shared.array(RUN, np.int32)
+    senders = cuda.shared.array(RUN, np.int32)
+    receivers = cuda.shared.array(RUN, np.int32)
     numbers = cuda.shared.array(RUN, np.int32)
     ends = cuda.shared.array(RUN, np.int32)
     running = cuda.shared.array(SENDER_THREADS, np.int32)
     sums = cuda.shared.array(_SENDER_SUMS, np.float64)
-    given = cuda.shared.array(_GIVEN, np.int32)
+    given = cuda.shared.array(_SENDER_SUMS, np.int32)
     thread = cuda.threadIdx.x
-    n, size = theta.shape[1], theta.shape[2]
+    n, size = theta.shape[1], np.uint64(theta.shape[2])
     n_cells = n * n
     which, run = place(cuda.blockIdx.x, (n_cells + RUN - 1) // RUN)
     slot = slots[which]
@@ -107,57 +117,70 @@ def give_senders(keys, slots, theta, phi, counts, tokens, of_receivers):
             y = counts[slot, cell]
             if 0 < y <= MANY:
                 s = cuda.atomic.add(n_listed, 0, 1)
-                cells[s], numbers[s] = cell, y
+                i, j = place(cell, n)
+                senders[s], receivers[s], numbers[s] = i, j, y
     cuda.syncthreads()
     n_all = n_listed[0]
     if n_all == 0:  # of the whole block
         return
     # Where the pairs of tokens of each cell end, laid end to end.
     total = 0
-    for s in range(thread * EACH, min((thread + 1) * EACH, n_all)):
-        total += (numbers[s] + 1) >> 1
+    for turn in range(EACH):
+        s = thread * EACH + turn
+        if s < n_all:
+            total += (numbers[s] + 1) >> 1
     running[thread] = total
     cuda.syncthreads()
     running_sums_of(running, SENDER_THREADS)
     total = running[thread] - total
-    for s in range(thread * EACH, min((thread + 1) * EACH, n_all)):
-        total += (numbers[s] + 1) >> 1
-        ends[s] = total
+    for turn in range(EACH):
+        s = thread * EACH + turn
+        if s < n_all:
+            total += (numbers[s] + 1) >> 1
+            ends[s] = total
     seed, chain, sweep = keys[slot, 0], keys[slot, 1], keys[slot, 2]
+    part, mine = place(thread, BATCH)
     for first in range(0, n_all, BATCH):
         n_here = min(BATCH, n_all - first)
+        is_mine = mine < n_here and part < _PARTS
+        at, c = np.uint64(mine * _APART), np.uint64(part)
         cuda.syncthreads()
-        for e in range(thread, n_here * size, SENDER_THREADS):
-            c, s = place(e, n_here)
-            i, j = place(cells[first + s], n)
-            sums[s * _APART + c] = theta[slot, i, c] * phi[slot, c, j]
-            given[e] = 0
+        if is_mine:
+            i, j = np.uint64(senders[first + mine]), np.uint64(receivers[first + mine])
+            of_sender, of_all = theta[slot, i], phi[slot]
+            while c < size:
+                sums[at + c] = of_sender[c] * of_all[c, j]
+                given[at + c] = 0
+                c += np.uint64(_PARTS)
         cuda.syncthreads()
-        for s in range(thread, n_here, SENDER_THREADS):
-            so_far = 0.0
-            for c in range(size):
-                so_far += sums[s * _APART + c]
-                sums[s * _APART + c] = so_far
+        if is_mine and part == 0:
+            so_far, c = 0.0, _0
+            while c < size:
+                so_far += sums[at + c]
+                sums[at + c] = so_far
+                c += _1
         cuda.syncthreads()
-        begin = ends[first - 1] if first > 0 else 0
-        for pair in range(begin + thread, ends[first + n_here - 1], SENDER_THREADS):
-            s = first_beyond(pair, ends, first, first + n_here - 1)
-            number = pair - (ends[s - 1] if s > 0 else 0)
-            u, v = two_uniforms(seed, chain, sweep, steps.DEVICE_TOKENS, cells[s], number)
-            at = s - first
-            c = chosen_at(u, sums, at * _APART, size)
-            cuda.atomic.add(given, at * size + c, 1)
+        low, high = np.uint64(first), np.uint64(first + n_here - 1)
+        pair, end = (ends[first - 1] if first > 0 else 0) + thread, ends[high]
+        while pair < end:
+            s = first_beyond(pair, ends, low, high)
+            number = pair - (ends[s - _1] if s > _0 else 0)
+            cell = senders[s] * n + receivers[s]
+            u, v = two_uniforms(seed, chain, sweep, steps.DEVICE_TOKENS, cell, number)
+            of_cell = (s - low) * np.uint64(_APART)
+            cuda.atomic.add(given, chosen_at(u, sums, of_cell, size), 1)
             if 2 * number + 1 < numbers[s]:
-                c = chosen_at(v, sums, at * _APART, size)
-                cuda.atomic.add(given, at * size + c, 1)
+                cuda.atomic.add(given, chosen_at(v, sums, of_cell, size), 1)
+            pair += SENDER_THREADS
         cuda.syncthreads()
-        for e in range(thread, n_here * size, SENDER_THREADS):
-            number = given[e]
-            if number > 0:
-                s, c = place(e, size)
-                i, j = place(cells[first + s], n)
-                cuda.atomic.add(tokens, (slot, i, c), number)
-                cuda.atomic.add(of_receivers, (slot, j, c), number)
+        if is_mine:
+            i, j, c = senders[first + mine], receivers[first + mine], np.uint64(part)
+            while c < size:
+                number = given[at + c]
+                if number > 0:
+                    cuda.atomic.add(tokens, (slot, i, c), number)
+                    cuda.atomic.add(of_receivers, (slot, j, c), number)
+                c += np.uint64(_PARTS)
 
 
 @kernel(registers=RECEIVER_REGISTERS)
@@ -169,51 +192,60 @@ def give_receivers(keys, slots, theta, pi, of_receivers, tokens, block_tokens):
     numbers = cuda.shared.array(MOST, np.int32)
     ends = cuda.shared.array(MOST, np.int32)
     sums = cuda.shared.array(_RECEIVER_SUMS, np.float64)
-    given = cuda.shared.array(_BLOCKS, np.int32)
+    given = cuda.shared.array(_RECEIVER_SUMS, np.int32)
     thread = cuda.threadIdx.x
     n, size = theta.shape[1], theta.shape[2]
     which, j = place(cuda.blockIdx.x, n)
     slot = slots[which]
-    for c in range(thread, size, RECEIVER_THREADS):
-        numbers[c] = of_receivers[slot, j, c]
+    part, d = place(thread, size)
+    n_parts = RECEIVER_THREADS // size
+    n_communities, apart = np.uint64(size), np.uint64(_APART)
+    if thread < size:
+        numbers[thread] = of_receivers[slot, j, thread]
     cuda.syncthreads()
-    for e in range(thread, size * size, RECEIVER_THREADS):
-        c, d = place(e, size)
-        given[e] = 0
-        if numbers[c] > 0:
-            sums[c * _APART + d] = pi[slot, c, d] * theta[slot, j, d]
+    if part < n_parts:
+        of_receiver, blocks, mine = theta[slot, j, d], pi[slot], np.uint64(d)
+        c = np.uint64(part)
+        while c < n_communities:
+            given[c * apart + mine] = 0
+            sums[c * apart + mine] = blocks[c, mine] * of_receiver
+            c += np.uint64(n_parts)
     cuda.syncthreads()
-    for c in range(thread, size, RECEIVER_THREADS):
+    if thread < size:
         end = 0
-        for other in range(c + 1):
+        for other in range(thread + 1):
             end += (numbers[other] + 1) >> 1
-        ends[c] = end
-        if numbers[c] > 0:
-            so_far = 0.0
-            for d in range(size):
-                so_far += sums[c * _APART + d]
-                sums[c * _APART + d] = so_far
+        ends[thread] = end
+        if numbers[thread] > 0:
+            so_far, at = 0.0, np.uint64(thread * _APART)
+            stop = at + n_communities
+            while at < stop:
+                so_far += sums[at]
+                sums[at] = so_far
+                at += _1
     cuda.syncthreads()
-    if ends[size - 1] == 0:  # of the whole block
+    end = ends[size - 1]
+    if end == 0:  # of the whole block
         return
     seed, chain, sweep = keys[slot, 0], keys[slot, 1], keys[slot, 2]
-    for pair in range(thread, ends[size - 1], RECEIVER_THREADS):
-        c = first_beyond(pair, ends, 0, size - 1)
-        number = pair - (ends[c - 1] if c > 0 else 0)
-        u, v = two_uniforms(seed, chain, sweep, steps.DEVICE_RECEIVERS, j * size + c, number)
-        d = chosen_at(u, sums, c * _APART, size)
-        cuda.atomic.add(given, c * size + d, 1)
+    first_row, pair = np.uint64(j * size), thread
+    while pair < end:
+        c = first_beyond(pair, ends, _0, n_communities - _1)
+        number = pair - (ends[c - _1] if c > _0 else 0)
+        u, v = two_uniforms(seed, chain, sweep, steps.DEVICE_RECEIVERS, first_row + c, number)
+        cuda.atomic.add(given, chosen_at(u, sums, c * apart, n_communities), 1)
         if 2 * number + 1 < numbers[c]:
-            d = chosen_at(v, sums, c * _APART, size)
-            cuda.atomic.add(given, c * size + d, 1)
+            cuda.atomic.add(given, chosen_at(v, sums, c * apart, n_communities), 1)
+        pair += RECEIVER_THREADS
     cuda.syncthreads()
-    for e in range(thread, size * size, RECEIVER_THREADS):
-        if given[e] > 0:
-            c, d = place(e, size)
-            cuda.atomic.add(block_tokens, (slot, c, d), given[e])
-    for d in range(thread, size, RECEIVER_THREADS):
-        total = 0
-        for c in range(size):
-            total += given[c * size + d]
-        if total > 0:
-            cuda.atomic.add(tokens, (slot, j, d), total)
+    if part < n_parts:
+        received = 0
+        c, mine = np.uint64(part), np.uint64(d)
+        while c < n_communities:
+            number = given[c * apart + mine]
+            if number > 0:
+                cuda.atomic.add(block_tokens, (slot, c, mine), number)
+                received += number
+            c += np.uint64(n_parts)
+        if received > 0:
+            cuda.atomic.add(tokens, (slot, j, d), received)

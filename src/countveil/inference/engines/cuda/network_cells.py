@@ -104,13 +104,18 @@ def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, of_receiv
             if of_receivers.shape[1] > 0:
                 of_receivers[slot, j, c] = 0
             total = 0.0
-            for lane in range(LANES):
-                part = 0.0
-                for d in range(lane, size, LANES):
-                    part += pi[slot, c, d] * theta[slot, j, d]
-                if phi_parts.shape[2] > 0:
+            if phi_parts.shape[2] > 0:
+                for lane in range(LANES):
+                    part = 0.0
+                    for d in range(lane, size, LANES):
+                        part += pi[slot, c, d] * theta[slot, j, d]
                     phi_parts[slot, c, lane, j] = part
-                total += part
+                    total += part
+            else:
+                blocks, of_receiver, d = pi[slot, c], theta[slot, j], np.uint64(0)
+                while d < np.uint64(size):
+                    total += blocks[d] * of_receiver[d]
+                    d += np.uint64(1)
             phi[slot, c, j] = total
 
 

@@ -41,7 +41,7 @@ MOST_CELLS = 2**22
 #: Chains are swept in so many groups, of no fewer than so many: while rows of some are drawn one after the other,
 #: which leaves a device idle, the cells of others fill it.
 GROUPS, LEAST_OF_GROUP = 4, 8
-#: Whether tokens choose their senders' communities first, all of them, and then their receivers' (``network_tokens``).
+#: Whether all tokens choose their senders' communities first, and then their receivers' (``network_tokens``).
 TWO_STEPS = False
 #: Fields of a state that are numbers, in the order of their places on the device.
 _SCALARS = ("theta_scale_upper", "theta_scale_lower", "receiving_shape", "pi_level")
@@ -273,7 +273,8 @@ class Network:
         of_rows = (
             self._scales, self._means, self._received, self._receivers, self._below_receivers,
         )  # fmt: skip
-        if network_factors.has_short_rows(size, len(self._lists[1]) + len(self._lists[3])):
+        n_listed = len(self._lists[1]) + len(self._lists[3])
+        if network_factors.has_short_rows(size, self._lists_observed, n_listed):
             launch_blocks(
                 network_factors.short_rows_kernel(*kind), k, network_factors.SHORT_THREADS,
                 slots, rate, drawn[0], pi, self._below, theta, totals, *of_rows,
@@ -303,8 +304,10 @@ class Network:
                 keys, slots, counts, self._exposed, theta, pi, self._scalars,
                 self._received_tokens, self._received, threads=network_priors.FEW_THREADS,
             )  # fmt: skip
+        is_short = network_factors.SHORT_TRADES and size <= network_factors.MOST_SHORT
+        trade = network_factors.short_trade_kernel if is_short else network_factors.trade_kernel
         launch_blocks(
-            network_factors.trade_kernel(self._infers), k, network_factors.THREADS,
+            trade(self._infers), k, network_factors.THREADS,
             keys, slots, shape, rate, hyper.mean_shape, symmetric, totals, self._scalars, self._means, pi, theta,
         )  # fmt: skip
         if self._infers:

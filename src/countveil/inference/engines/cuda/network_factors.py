@@ -22,7 +22,13 @@ from countveil.inference.engines.cuda.factors import gamma_of
 from countveil.inference.engines.cuda.halves import place
 from countveil.kernels import steps
 from countveil.kernels.gamma import SMALLEST
-from countveil.kernels.log_scale import draw_log_scale_around, log_scale_mode_by_root
+from countveil.kernels.log_scale import (
+    draw_log_scale_around,
+    draw_log_scale_between,
+    log_scale_height,
+    log_scale_mode_by_root,
+    log_scale_side,
+)
 from countveil.kernels.philox import open_stream
 from countveil.models.einsum.prior import ROWS_PER_FACTOR
 from countveil.runtime.compiled import compiled
@@ -33,8 +39,12 @@ N_SCALARS = 4
 #: Threads of a block that has a chain: as many as there may be communities, at least.
 THREADS = 8 if SIMULATED else 128
 MOST_COMMUNITIES = THREADS
-#: Whether rows have kernels with less to wait for, where nothing but (r, r) is missing, and up to so many communities:
-#: a thread holds the blocks of so many partners.
+#: Whether scales are traded by two threads, one for each side of a hat, while blocks of up to so many communities lie
+#: in shared memory.
+SHORT_TRADES, MOST_SHORT = False, 3 if SIMULATED else 32
+_SHORT_BLOCKS = MOST_SHORT * MOST_SHORT
+#: Whether rows have kernels with less to wait for, where nothing but (r, r) is missing; their threads, and how many
+#: partners' blocks a thread holds.
 SHORT_ROWS, SHORT_THREADS, SHORT_TERMS = False, 8 if SIMULATED else 128, 4
 
 
@@ -44,6 +54,29 @@ def draw_scale(seed, chain, sweep, c, power, up, down, twice_down):
     stream = open_stream(seed, chain, sweep, steps.SCALE, c)
     mode = log_scale_mode_by_root(power, up, down, twice_down)
     s, stream = draw_log_scale_around(stream, mode, power, up, down, twice_down)
+    return math.exp(s)
+
+
+@compiled
+def side_of_scale(direction, power, up, down, twice_down):
+    """The mode of ``draw_scale``, its height, and what the hat is like on this side of it."""
+    mode = log_scale_mode_by_root(power, up, down, twice_down)
+    top = log_scale_height(mode, power, up, down, twice_down)
+    point, slope, height = log_scale_side(mode, top, direction, power, up, down, twice_down)
+    return mode, top, point, slope, height
+
+
+@compiled
+def draw_scale_between(
+    seed, chain, sweep, c, mode, top, left, left_slope, left_height, right, right_slope, right_height,
+    power, up, down, twice_down,
+):  # fmt: skip
+    """``draw_scale`` by a hat that is known."""
+    stream = open_stream(seed, chain, sweep, steps.SCALE, c)
+    s, stream = draw_log_scale_between(
+        stream, mode, top, left, left_slope, left_height, right, right_slope, right_height,
+        power, up, down, twice_down,
+    )  # fmt: skip
     return math.exp(s)
 
 
@@ -213,9 +246,10 @@ def rows_kernel(inferred: bool, receiving: bool) -> Any:
     return draw_rows
 
 
-def has_short_rows(size: int, n_listed: int) -> bool:
+def has_short_rows(size: int, lists_observed: bool, n_listed: int) -> bool:
     """Whether ``short_rows_kernel`` serves a network with so many communities and listed cells."""
-    return SHORT_ROWS and n_listed == 0 and size <= SHORT_TERMS * (SHORT_THREADS // size)
+    fits = size <= min(SHORT_THREADS, SHORT_TERMS * (SHORT_THREADS // max(size, 1)))
+    return SHORT_ROWS and fits and not lists_observed and n_listed == 0
 
 
 @cache
@@ -344,12 +378,17 @@ def fill_exposure(slots, lists_observed, in_starts, in_others, theta, totals, ou
 def met_at(slot, c, d, symmetric, exposure, partners):
     """The sum over observed cells (i, j) of theta_ic and what j weighs as a partner in d; both halves together."""
     met = 0.0
+    # Places without signs, and no range: a device goes through such a loop in a third of the time.
+    of_senders, of_partners, j, n = exposure[slot], partners[slot], np.uint64(0), np.uint64(partners.shape[1])
+    c, d = np.uint64(c), np.uint64(d)
     if symmetric and c != d:
-        for j in range(partners.shape[1]):
-            met += exposure[slot, j, c] * partners[slot, j, d] + exposure[slot, j, d] * partners[slot, j, c]
+        while j < n:
+            met += of_senders[j, c] * of_partners[j, d] + of_senders[j, d] * of_partners[j, c]
+            j += np.uint64(1)
     else:
-        for j in range(partners.shape[1]):
-            met += exposure[slot, j, c] * partners[slot, j, d]
+        while j < n:
+            met += of_senders[j, c] * of_partners[j, d]
+            j += np.uint64(1)
     return met
 
 
@@ -427,3 +466,77 @@ def trade_kernel(inferred: bool) -> Any:
             theta[slot, i, c] = max(theta[slot, i, c] * scales[c], SMALLEST)
 
     return trade_scales
+
+
+@cache
+def short_trade_kernel(inferred: bool) -> Any:
+    """``trade_kernel`` for few communities."""
+
+    @kernel(kind="inferred" if inferred else "fixed")
+    def trade_few_scales(keys, slots, shape, rate, mean_shape, symmetric, totals, scalars, means, pi, theta):
+        """As ``trade_scales``."""
+        blocks = cuda.shared.array(_SHORT_BLOCKS, np.float64)
+        terms = cuda.shared.array(MOST_SHORT, np.float64)
+        scales = cuda.shared.array(MOST_SHORT, np.float64)
+        lower = cuda.shared.array(MOST_SHORT, np.float64)
+        upper = cuda.shared.array(MOST_SHORT, np.float64)
+        right = cuda.shared.array(3, np.float64)
+        thread = cuda.threadIdx.x
+        slot = slots[cuda.blockIdx.x]
+        seed, chain, sweep = keys[slot, 0], keys[slot, 1], keys[slot, 2]
+        n, size = theta.shape[1], theta.shape[2]
+        n_blocks = size + 1 if symmetric else 2 * size
+        power = -shape * n_blocks - mean_shape if inferred else shape * (n - n_blocks)
+        of_blocks = rate / scalars[slot, LEVEL] if inferred else rate
+        for e in range(thread, size * size, THREADS):
+            c, d = place(e, size)
+            blocks[e] = pi[slot, c, d]
+        if thread < size:  # the law of the means takes the place of that of the entries, if they are inferred
+            lower[thread] = mean_shape / means[slot, thread] if inferred else 0.0
+            upper[thread] = SMALLEST if inferred else rate * totals[slot, thread]
+        cuda.syncthreads()
+        for c in range(size):
+            if thread < size:
+                term = blocks[c * size + thread]
+                if not symmetric:
+                    term += blocks[thread * size + c]
+                terms[thread] = term if thread != c else 0.0
+            cuda.syncthreads()
+            mode, top, point, slope, height = 0.0, 0.0, 0.0, 0.0, 0.0
+            down, up, twice_down = 0.0, upper[c], of_blocks * blocks[c * size + c]
+            if thread < 2:  # one has the left of the hat, the other the right
+                for d in range(size):
+                    down += terms[d]
+                down = down * of_blocks + lower[c]
+                mode, top, point, slope, height = side_of_scale(
+                    2.0 * thread - 1.0, power, up, down, twice_down
+                )
+                if thread == 1:
+                    right[0], right[1], right[2] = point, slope, height
+            cuda.syncthreads()
+            if thread == 0:
+                scales[c] = draw_scale_between(
+                    seed, chain, sweep, c, mode, top, point, slope, height, right[0], right[1], right[2],
+                    power, up, down, twice_down,
+                )  # fmt: skip
+            cuda.syncthreads()
+            if thread < size:
+                # (c, c) is divided twice.
+                by = scales[c]
+                if thread != c:
+                    blocks[c * size + thread] = max(blocks[c * size + thread] / by, SMALLEST)
+                    blocks[thread * size + c] = max(blocks[thread * size + c] / by, SMALLEST)
+                else:
+                    once = max(blocks[c * size + c] / by, SMALLEST)
+                    blocks[c * size + c] = max(once / by, SMALLEST)
+            cuda.syncthreads()
+        for e in range(thread, size * size, THREADS):
+            c, d = place(e, size)
+            pi[slot, c, d] = blocks[e]
+        if inferred and thread < size:
+            means[slot, thread] *= scales[thread]
+        for t in range(thread, n * size, THREADS):
+            i, c = place(t, size)
+            theta[slot, i, c] = max(theta[slot, i, c] * scales[c], SMALLEST)
+
+    return trade_few_scales

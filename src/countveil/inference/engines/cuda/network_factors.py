@@ -39,8 +39,8 @@ N_SCALARS = 4
 #: Threads of a block that has a chain: as many as there may be communities, at least.
 THREADS = 8 if SIMULATED else 128
 MOST_COMMUNITIES = THREADS
-#: Whether scales are traded by two threads, one for each side of a hat, while blocks of up to so many communities lie
-#: in shared memory.
+#: Whether scales are traded by two threads, one for each side of a hat, while blocks lie in shared memory: those of
+#: up to so many communities.
 SHORT_TRADES, MOST_SHORT = False, 3 if SIMULATED else 32
 _SHORT_BLOCKS = MOST_SHORT * MOST_SHORT
 #: Whether rows have kernels with less to wait for, where nothing but (r, r) is missing; their threads, and how many
@@ -265,6 +265,7 @@ def short_rows_kernel(inferred: bool, receiving: bool) -> Any:
         ins = cuda.shared.array(SHORT_THREADS, np.float64)
         parts = cuda.shared.array(SHORT_THREADS, np.float64)
         more_parts = cuda.shared.array(SHORT_THREADS, np.float64)
+        rates = cuda.shared.array(SHORT_THREADS, np.float64)
         thread = cuda.threadIdx.x
         slot = slots[cuda.blockIdx.x]
         n, size = theta.shape[1], theta.shape[2]
@@ -309,51 +310,63 @@ def short_rows_kernel(inferred: bool, receiving: bool) -> Any:
             out3, in3 = pi[slot, c, d3], pi[slot, d3, c]
         d0, d1, d2, d3 = min(d0, size - 1), min(d1, size - 1), min(d2, size - 1), min(d3, size - 1)
         cuda.syncthreads()
-        above, drawn, after, next_drawn, next_after = 0.0, 0.0, 0.0, 0.0, 0.0
-        above_receivers, after_receivers, next_receivers = 0.0, 0.0, 0.0
-        own, next_own, next_scale, of_component = 1.0, 1.0, 1.0, 0.0
-        before = rate
+        above, drawn, next_drawn, next_after, next_scale = 0.0, 0.0, 0.0, 0.0, 1.0
+        above_receivers, next_receivers, own, next_own, of_component = 0.0, 0.0, 1.0, 1.0, 0.0
+        # Of others than those who wait for the row: they have time to divide.
+        has_rate = inferred and part == n_parts - 1
+        # Places without signs, and no range: there is less to do at every turn.
+        r, last, mine, n_summed = np.uint64(0), np.uint64(n - 1), np.uint64(c), np.uint64(n_parts * size)
+        one, two, three = np.uint64(size), np.uint64(2 * size), np.uint64(3 * size)
+        all_drawn, all_below, rows = rows_drawn[slot], below[slot], theta[slot]
+        all_scales, all_received = scales[slot], received[slot]
+        all_receivers, all_below_receivers = receivers[slot], below_receivers[slot]
         if thread < size:
-            next_drawn, next_after = rows_drawn[slot, 0, c], below[slot, 0, c]
-            if inferred:
-                next_scale, of_component = scales[slot, 0], 1.0 / means[slot, c]
+            next_drawn, next_after = all_drawn[r, mine], all_below[r, mine]
             if receiving:
-                next_own, next_receivers = received[slot, 0], below_receivers[slot, 0, c]
-        for r in range(n):
+                next_own, next_receivers = all_received[r], all_below_receivers[r, mine]
+        if has_rate:
+            next_scale, of_component = all_scales[r], 1.0 / means[slot, c]
+        while r <= last:
             if thread < size:
-                drawn, after = next_drawn, next_after
-                of_in = above + after
+                drawn = next_drawn
+                of_in = above + next_after
                 if receiving:
-                    own, after_receivers = next_own, next_receivers
-                    outs[c], ins[c] = above_receivers + after_receivers, own * of_in
+                    own = next_own
+                    outs[mine], ins[mine] = above_receivers + next_receivers, own * of_in
                 else:
-                    outs[c], ins[c] = of_in, of_in
+                    outs[mine], ins[mine] = of_in, of_in
             cuda.syncthreads()
             met = outs[d0] * out0 + ins[d0] * in0
             met += outs[d1] * out1 + ins[d1] * in1
             met += outs[d2] * out2 + ins[d2] * in2
             met += outs[d3] * out3 + ins[d3] * in3
             parts[thread] = met
-            if thread < size:  # while others are at it
-                if inferred:
-                    before = rate / next_scale * of_component
-                following = min(r + 1, n - 1)
-                next_drawn, next_after = rows_drawn[slot, following, c], below[slot, following, c]
-                if inferred:
-                    next_scale = scales[slot, following]
+            following = min(r + np.uint64(1), last)
+            if has_rate:
+                rates[mine] = rate / next_scale * of_component
+                next_scale = all_scales[following]
+            if thread < size:  # ahead of time: memory is slow
+                next_drawn, next_after = all_drawn[following, mine], all_below[following, mine]
                 if receiving:
-                    next_own, next_receivers = received[slot, following], below_receivers[slot, following, c]
+                    next_own, next_receivers = all_received[following], all_below_receivers[following, mine]
             cuda.syncthreads()
             if thread < size:
-                met = 0.0
-                for other in range(n_parts):
-                    met += parts[other * size + c]
+                before = rates[mine] if inferred else rate
+                met, at = 0.0, mine
+                while at + three < n_summed:  # read together, as one after the other would wait
+                    p, q, s, t = parts[at], parts[at + one], parts[at + two], parts[at + three]
+                    met = met + p + q + s + t
+                    at += two + two
+                while at < n_summed:
+                    met += parts[at]
+                    at += one
                 x = max(drawn / (before + max(met, 0.0)), SMALLEST)
-                theta[slot, r, c] = x
+                rows[r, mine] = x
                 above += x
                 if receiving:
-                    receivers[slot, r, c] = own * x
+                    all_receivers[r, mine] = own * x
                     above_receivers += own * x
+            r += np.uint64(1)
         if thread < size:
             totals[slot, c] = above
 

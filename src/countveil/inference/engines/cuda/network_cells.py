@@ -139,8 +139,8 @@ def rate_at(slot, i, j, theta, phi):
             total += of_sender[c] * of_receivers[c, at]
             c += np.uint64(1)
     else:
-        for c in range(theta.shape[2]):
-            total += theta[slot, i, c] * phi[slot, c, j]
+        for k in range(theta.shape[2]):
+            total += theta[slot, i, k] * phi[slot, k, j]
     return total
 
 

@@ -276,10 +276,10 @@ def short_rows_kernel(inferred: bool, receiving: bool) -> Any:
         begin, end = min(part * length, n), min((part + 1) * length, n)
         if part < n_parts:
             total, weighted = 0.0, 0.0
-            for r in range(begin, end):
-                total += theta[slot, r, c]
+            for i in range(begin, end):
+                total += theta[slot, i, c]
                 if receiving:
-                    weighted += receivers[slot, r, c]
+                    weighted += receivers[slot, i, c]
             parts[thread] = total
             if receiving:
                 more_parts[thread] = weighted
@@ -290,12 +290,12 @@ def short_rows_kernel(inferred: bool, receiving: bool) -> Any:
                 total += parts[other * size + c]
                 if receiving:
                     weighted += more_parts[other * size + c]
-            for r in range(end - 1, begin - 1, -1):
-                below[slot, r, c] = total
-                total += theta[slot, r, c]
+            for i in range(end - 1, begin - 1, -1):
+                below[slot, i, c] = total
+                total += theta[slot, i, c]
                 if receiving:
-                    below_receivers[slot, r, c] = weighted
-                    weighted += receivers[slot, r, c]
+                    below_receivers[slot, i, c] = weighted
+                    weighted += receivers[slot, i, c]
         # The blocks that this thread multiplies by, of d = part, part + n_parts, ...; 0 where there are none.
         d0, d1, d2, d3 = part, part + n_parts, part + 2 * n_parts, part + 3 * n_parts
         out0, out1, out2, out3 = 0.0, 0.0, 0.0, 0.0

@@ -241,8 +241,12 @@ def test_kernels_of_several_kinds_are_kept_apart():
     rows = [network_factors.rows_kernel(*kind) for kind in ((False, False), (True, False), (True, True))]
     blocks = [network_factors.blocks_kernel(kind) for kind in (False, True)]
     trades = [network_factors.trade_kernel(kind) for kind in (False, True)]
+    rows += [
+        network_factors.short_rows_kernel(*kind) for kind in ((False, False), (True, False), (True, True))
+    ]
+    trades += [network_factors.short_trade_kernel(kind) for kind in (False, True)]
     kept = {kernel.py_func.__qualname__ for kernel in (*rows, *blocks, *trades)}
-    assert len(kept) == 7
+    assert len(kept) == 12
 
 
 def test_what_is_inferred_takes_memory():

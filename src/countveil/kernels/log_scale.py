@@ -33,7 +33,8 @@ def _slope(s, p, a, b, c):
 
 
 @compiled
-def _height(s, p, a, b, c):
+def log_scale_height(s, p, a, b, c):
+    """The log-density, up to a constant."""
     if abs(s) > FARTHEST:
         return -math.inf
     down = math.exp(-s)
@@ -101,15 +102,17 @@ def _break_point(mode, top, direction, p, a, b, c):
     last = 4.0 * c * down * down if c > 0.0 else 0.0
     curvature = a * math.exp(mode) + b * down + last
     step = min(max(1.0 / math.sqrt(curvature), 1e-12), 1.0) if curvature > 0.0 else 1.0
-    while top - _height(mode + direction * step, p, a, b, c) < 0.5:  # it ends: beyond the domain it is -inf
+    while (
+        top - log_scale_height(mode + direction * step, p, a, b, c) < 0.5
+    ):  # it ends: beyond the domain it is -inf
         step *= 2.0
     low, high = 0.0, step
     for _ in range(_BISECTIONS):
-        fallen = top - _height(mode + direction * high, p, a, b, c)
+        fallen = top - log_scale_height(mode + direction * high, p, a, b, c)
         if fallen <= 1.5:
             break
         middle = 0.5 * (low + high)
-        if top - _height(mode + direction * middle, p, a, b, c) < 0.5:
+        if top - log_scale_height(mode + direction * middle, p, a, b, c) < 0.5:
             low = middle
         else:
             high = middle
@@ -125,17 +128,31 @@ def draw_log_scale(stream, p, a, b, c):
 @compiled
 def draw_log_scale_around(stream, mode, p, a, b, c):
     """``draw_log_scale`` where the caller knows the mode."""
-    top = _height(mode, p, a, b, c)
-    left = _break_point(mode, top, -1.0, p, a, b, c)
-    right = _break_point(mode, top, 1.0, p, a, b, c)
+    top = log_scale_height(mode, p, a, b, c)
+    left, left_slope, left_height = log_scale_side(mode, top, -1.0, p, a, b, c)
+    right, right_slope, right_height = log_scale_side(mode, top, 1.0, p, a, b, c)
+    return draw_log_scale_between(
+        stream, mode, top, left, left_slope, left_height, right, right_slope, right_height, p, a, b, c
+    )
+
+
+@compiled
+def log_scale_side(mode, top, direction, p, a, b, c):
+    """``(point, slope, height)``: where the hat begins to fall on this side of the mode, how, and from where."""
+    point = _break_point(mode, top, direction, p, a, b, c)
+    slope = -direction * _slope(point, p, a, b, c)
+    height = log_scale_height(point, p, a, b, c) - top
     # The domain may end before the density has fallen: there is nothing beyond its edge.
-    left_slope, right_slope = _slope(left, p, a, b, c), -_slope(right, p, a, b, c)
-    left_height = _height(left, p, a, b, c) - top
-    right_height = _height(right, p, a, b, c) - top
-    if not (left_slope > 0.0 and left_height > -math.inf):
-        left, left_slope, left_height = -FARTHEST, 1.0, -math.inf
-    if not (right_slope > 0.0 and right_height > -math.inf):
-        right, right_slope, right_height = FARTHEST, 1.0, -math.inf
+    if not (slope > 0.0 and height > -math.inf):
+        return direction * FARTHEST, 1.0, -math.inf
+    return point, slope, height
+
+
+@compiled
+def draw_log_scale_between(
+    stream, mode, top, left, left_slope, left_height, right, right_slope, right_height, p, a, b, c
+):
+    """``draw_log_scale`` where the caller knows the hat."""
     below = math.exp(left_height) / left_slope
     above = math.exp(right_height) / right_slope
     for _ in range(_PROPOSALS):
@@ -153,6 +170,6 @@ def draw_log_scale_around(stream, mode, p, a, b, c):
         else:
             s = left + (u - below - above)
             hat = 0.0
-        if -e <= _height(s, p, a, b, c) - top - hat:
+        if -e <= log_scale_height(s, p, a, b, c) - top - hat:
             return s, stream
     return mode, stream  # never seen

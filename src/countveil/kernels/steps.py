@@ -24,3 +24,4 @@ DEVICE_LOOK = 40  # on a GPU: the leading bits of the uniforms of four cells; th
 DEVICE_CELL = 41  # on a GPU: the true count of a cell; the row is the cell
 DEVICE_TOKENS = 42  # on a GPU: allocation of a cell's tokens; the row is the cell
 DEVICE_FACTOR = 43  # on a GPU: entries of a factor; the row is the factor's number and the entry
+DEVICE_RECEIVERS = 44  # on a GPU: allocation of what an actor received from a community; the row is the pair

@@ -22,8 +22,9 @@ from countveil.inference.engines.cuda.halves import place
 from countveil.inference.engines.cuda.look import words_of
 from countveil.inference.engines.cuda.tokens import tokens_of_component
 from countveil.kernels import steps
-from countveil.kernels.noise.geometric import draw_count_at
+from countveil.kernels.noise.geometric import count_mode, draw_count_at, is_steep
 from countveil.kernels.philox import open_stream
+from countveil.kernels.poisson import SEARCHED
 from countveil.kernels.uniform import from_word, skip_blocks
 from countveil.runtime.compiled import compiled, inlined
 
@@ -32,6 +33,13 @@ THREADS, EACH = 8 if SIMULATED else 256, 4
 RUN = THREADS * EACH
 #: Of a thread: with fewer, more threads wait for memory at a time.
 REGISTERS, TOKEN_REGISTERS = 80, 64
+#: Whether products are added up by a plain loop over places without signs: those with a sign are looked at for it.
+UNSIGNED = False
+#: Whether open cells are drawn kind by kind (``kind_of``), so that threads which go together do the same.
+BY_KIND = False
+#: Kinds of draws; and threads that go together. Each kind begins with the next such threads.
+KINDS, WARP = 4, 2 if SIMULATED else 32
+_N_KINDS, _N_PLACES = (RUN, RUN + KINDS * WARP) if BY_KIND or SIMULATED else (1, 1)
 #: Sums of products that tokens choose from first.
 LANES = 2 if SIMULATED else 4
 _SUMS = THREADS * LANES
@@ -61,11 +69,23 @@ def count_of(seed, chain, sweep, cell, u, x, mu, rho, z, w):
     return np.int64(y)
 
 
+@inlined
+def kind_of(x, z, w):
+    """How ``draw_count_at`` goes about a cell: by a search, at a kink, by sums, or by rejection."""
+    if x <= 0:
+        return 0 if w < SEARCHED else 3
+    if is_steep(x, z, w):
+        return 1
+    if z < SEARCHED and z < x + 1.0:
+        return 0
+    return 2 if count_mode(x, z, w) <= 12 else 3
+
+
 @kernel
-def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tokens, many):
+def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, of_receivers, block_tokens, many):
     """The next sweep: its number, phi (c, j) and its parts (c, lane, j), pi turned, and no tokens yet.
 
-    A thread has one entry of a chain.
+    A thread has one entry of a chain. ``phi_parts`` and ``of_receivers`` may have no entries.
     """
     n, size = theta.shape[1], theta.shape[2]
     which, t = place(cuda.grid(1), max(n, size) * size)
@@ -81,13 +101,21 @@ def open_sweep(keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tok
         if t < n * size:
             c, j = place(t, n)
             tokens[slot, j, c] = 0
+            if of_receivers.shape[1] > 0:
+                of_receivers[slot, j, c] = 0
             total = 0.0
-            for lane in range(LANES):
-                part = 0.0
-                for d in range(lane, size, LANES):
-                    part += pi[slot, c, d] * theta[slot, j, d]
-                phi_parts[slot, c, lane, j] = part
-                total += part
+            if phi_parts.shape[2] > 0:
+                for lane in range(LANES):
+                    part = 0.0
+                    for d in range(lane, size, LANES):
+                        part += pi[slot, c, d] * theta[slot, j, d]
+                    phi_parts[slot, c, lane, j] = part
+                    total += part
+            else:
+                blocks, of_receiver, d = pi[slot, c], theta[slot, j], np.uint64(0)
+                while d < np.uint64(size):
+                    total += blocks[d] * of_receiver[d]
+                    d += np.uint64(1)
             phi[slot, c, j] = total
 
 
@@ -98,6 +126,22 @@ def noise_at(i, j, row_rho, row_up, row_down, cell_rho):
         rho = cell_rho[i, j]
         return rho, math.exp(rho), math.exp(-rho)
     return row_rho[i], row_up[i], row_down[i]
+
+
+@cuda.jit(device=True)
+def rate_at(slot, i, j, theta, phi):
+    """The sum of theta_ic phi_jc."""
+    total = 0.0
+    if UNSIGNED:
+        of_sender, of_receivers, at = theta[slot, i], phi[slot], np.uint64(j)
+        c, size = np.uint64(0), np.uint64(theta.shape[2])
+        while c < size:
+            total += of_sender[c] * of_receivers[c, at]
+            c += np.uint64(1)
+    else:
+        for k in range(theta.shape[2]):
+            total += theta[slot, i, k] * phi[slot, k, j]
+    return total
 
 
 @cuda.jit(device=True)
@@ -208,16 +252,22 @@ def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, thet
     """
     n_open = cuda.shared.array(1, np.int32)
     cells = cuda.shared.array(RUN, np.int32)
+    kinds = cuda.shared.array(_N_KINDS, np.int8)
+    n_of_kind = cuda.shared.array(KINDS, np.int32)
+    order = cuda.shared.array(_N_PLACES, np.int16)
+    n_places = cuda.shared.array(1, np.int32)
     uniforms = cuda.shared.array(RUN, np.float64)
     rates = cuda.shared.array(RUN, np.float64)
     thread = cuda.threadIdx.x
-    n, size = theta.shape[1], theta.shape[2]
+    n = theta.shape[1]
     n_cells = n * n
     which, run = place(cuda.blockIdx.x, (n_cells + RUN - 1) // RUN)
     slot = slots[which]
     seed, chain, sweep = keys[slot, 0], keys[slot, 1], keys[slot, 2]
     if thread == 0:
         n_open[0] = 0
+        for kind in range(KINDS):
+            n_of_kind[kind] = 0
     cuda.syncthreads()
     for turn in range(EACH):
         cell = run * RUN + turn * THREADS + thread
@@ -226,9 +276,7 @@ def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, thet
             x = released[i, j]
             is_open = False
             if x >= 0:
-                mu = 0.0
-                for c in range(size):
-                    mu += theta[slot, i, c] * phi[slot, c, j]
+                mu = rate_at(slot, i, j, theta, phi)
                 rho, up, down = noise_at(i, j, row_rho, row_up, row_down, cell_rho)
                 u, _ = two_uniforms(seed, chain, sweep, steps.DEVICE_CELL, cell, 0)
                 if x > 0:
@@ -238,18 +286,41 @@ def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, thet
                 if is_open:
                     s = cuda.atomic.add(n_open, 0, 1)
                     cells[s], uniforms[s], rates[s] = cell, u, mu
+                    if BY_KIND:
+                        kind = kind_of(np.int64(x), mu * up, mu * down)
+                        kinds[s] = kind
+                        cuda.atomic.add(n_of_kind, kind, 1)
             if not is_open:
                 counts[slot, cell] = 0
     cuda.syncthreads()
-    for s in range(thread, n_open[0], THREADS):
-        cell, mu = cells[s], rates[s]
-        i, j = place(cell, n)
-        rho, up, down = noise_at(i, j, row_rho, row_up, row_down, cell_rho)
-        x = np.int64(released[i, j])
-        y = count_of(seed, chain, sweep, cell, uniforms[s], x, mu, rho, mu * up, mu * down)
-        counts[slot, cell] = y
-        if y > MANY:
-            many[slot] = 1
+    n_all = n_open[0]
+    if BY_KIND:
+        if thread == 0:  # where each kind begins
+            end = 0
+            for kind in range(KINDS):
+                number = n_of_kind[kind]
+                n_of_kind[kind] = end
+                end += (number + WARP - 1) // WARP * WARP
+            n_places[0] = end
+        cuda.syncthreads()
+        n_all = n_places[0]
+        for s in range(thread, n_all, THREADS):
+            order[s] = -1
+        cuda.syncthreads()
+        for s in range(thread, n_open[0], THREADS):
+            order[cuda.atomic.add(n_of_kind, kinds[s], 1)] = s
+        cuda.syncthreads()
+    for to in range(thread, n_all, THREADS):
+        s = order[to] if BY_KIND else to
+        if s >= 0:
+            cell, mu = cells[s], rates[s]
+            i, j = place(cell, n)
+            rho, up, down = noise_at(i, j, row_rho, row_up, row_down, cell_rho)
+            x = np.int64(released[i, j])
+            y = count_of(seed, chain, sweep, cell, uniforms[s], x, mu, rho, mu * up, mu * down)
+            counts[slot, cell] = y
+            if y > MANY:
+                many[slot] = 1
 
 
 @kernel(registers=TOKEN_REGISTERS)

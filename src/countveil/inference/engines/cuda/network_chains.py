@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from countveil.inference.engines.cuda import network_cells, network_factors, network_priors
+from countveil.inference.engines.cuda import network_cells, network_factors, network_priors, network_tokens
 from countveil.inference.engines.cuda.device import (
     Recorded,
     empty,
@@ -41,6 +41,8 @@ MOST_CELLS = 2**22
 #: Chains are swept in so many groups, of no fewer than so many: while rows of some are drawn one after the other,
 #: which leaves a device idle, the cells of others fill it.
 GROUPS, LEAST_OF_GROUP = 4, 8
+#: Whether all tokens choose their senders' communities first, and then their receivers' (``network_tokens``).
+TWO_STEPS = False
 #: Fields of a state that are numbers, in the order of their places on the device.
 _SCALARS = ("theta_scale_upper", "theta_scale_lower", "receiving_shape", "pi_level")
 
@@ -168,7 +170,9 @@ class Network:
         )
         self._pi, self._turned, self._blocks_drawn = (empty((k, size, size), np.float64) for _ in range(3))
         self._phi, self._totals = empty((k, size, n), np.float64), empty((k, size), np.float64)
-        self._phi_parts = empty((k, size, network_cells.LANES, n), np.float64)
+        self._in_two = TWO_STEPS and size <= network_tokens.MOST
+        self._phi_parts = empty((k, size, 0 if self._in_two else network_cells.LANES, n), np.float64)
+        self._of_receivers = empty((k, n if self._in_two else 0, size), np.int32)
         self._counts, self._many = empty((k, n * n), np.int64), empty(k, np.int32)
         self._tokens, self._block_tokens = empty((k, n, size), np.int64), empty((k, size, size), np.int64)
         self._open_priors(k)
@@ -229,7 +233,7 @@ class Network:
         phi_parts, counts, many = self._phi_parts, self._counts, self._many
         launch(
             network_cells.open_sweep, k * max(n, size) * size,
-            keys, slots, theta, pi, phi, phi_parts, turned, tokens, block_tokens, many,
+            keys, slots, theta, pi, phi, phi_parts, turned, tokens, self._of_receivers, block_tokens, many,
         )  # fmt: skip
         if self._has_receiving:
             launch(
@@ -241,10 +245,21 @@ class Network:
             keys, slots, self._released, *self._noise, theta,
             self._weighted_phi if self._has_receiving else phi, counts, many,
         )  # fmt: skip
-        launch_blocks(
-            network_cells.give_tokens, k * math.ceil(n * n / network_cells.THREADS), network_cells.THREADS,
-            keys, slots, theta, pi, phi, phi_parts, counts, tokens, block_tokens,
-        )  # fmt: skip
+        if self._in_two:
+            launch_blocks(
+                network_tokens.give_senders, k * math.ceil(n * n / network_tokens.RUN),
+                network_tokens.SENDER_THREADS,
+                keys, slots, theta, phi, counts, tokens, self._of_receivers,
+            )  # fmt: skip
+            launch_blocks(
+                network_tokens.give_receivers, k * n, network_tokens.RECEIVER_THREADS,
+                keys, slots, theta, pi, self._of_receivers, tokens, block_tokens,
+            )  # fmt: skip
+        else:
+            launch_blocks(
+                network_cells.give_tokens, k * math.ceil(n * n / network_cells.THREADS), network_cells.THREADS,
+                keys, slots, theta, pi, phi, phi_parts, counts, tokens, block_tokens,
+            )  # fmt: skip
         launch_blocks(
             network_cells.give_many, k, network_cells.THREADS,
             keys, slots, theta, pi, phi, counts, many, tokens, block_tokens,
@@ -254,11 +269,21 @@ class Network:
             network_factors.draw_gammas, k * (n + size) * size,
             keys, slots, shape, symmetric, tokens, block_tokens, *drawn,
         )  # fmt: skip
-        launch_blocks(
-            network_factors.rows_kernel(self._infers, self._has_receiving), k, network_factors.THREADS,
-            slots, rate, *lists, drawn[0], pi, turned, self._below, theta, totals,
+        kind = self._infers, self._has_receiving
+        of_rows = (
             self._scales, self._means, self._received, self._receivers, self._below_receivers,
         )  # fmt: skip
+        n_listed = len(self._lists[1]) + len(self._lists[3])
+        if network_factors.has_short_rows(size, self._lists_observed, n_listed):
+            launch_blocks(
+                network_factors.short_rows_kernel(*kind), k, network_factors.SHORT_THREADS,
+                slots, rate, drawn[0], pi, self._below, theta, totals, *of_rows,
+            )  # fmt: skip
+        else:
+            launch_blocks(
+                network_factors.rows_kernel(*kind), k, network_factors.THREADS,
+                slots, rate, *lists, drawn[0], pi, turned, self._below, theta, totals, *of_rows,
+            )  # fmt: skip
         launch(
             network_factors.fill_exposure, k * n * size,
             slots, self._lists_observed, *self._lists[2:], theta, totals, self._exposed,
@@ -279,8 +304,10 @@ class Network:
                 keys, slots, counts, self._exposed, theta, pi, self._scalars,
                 self._received_tokens, self._received, threads=network_priors.FEW_THREADS,
             )  # fmt: skip
+        is_short = network_factors.SHORT_TRADES and size <= network_factors.MOST_SHORT
+        trade = network_factors.short_trade_kernel if is_short else network_factors.trade_kernel
         launch_blocks(
-            network_factors.trade_kernel(self._infers), k, network_factors.THREADS,
+            trade(self._infers), k, network_factors.THREADS,
             keys, slots, shape, rate, hyper.mean_shape, symmetric, totals, self._scalars, self._means, pi, theta,
         )  # fmt: skip
         if self._infers:

@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--counts", default="counts", help="which array of the network's file")
     parser.add_argument("-o", "--output", default="gpu-session")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--only", nargs="+", help="these checks of laws alone")
+    parser.add_argument("--only", nargs="+", help="these checks of laws, or these variants, alone")
     parser.add_argument("--inner", choices=["stage", *INNER], help=argparse.SUPPRESS)
     parser.add_argument("--variant", help=argparse.SUPPRESS)
     options = parser.parse_args()

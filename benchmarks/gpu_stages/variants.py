@@ -33,33 +33,32 @@ VARIANTS = {
     "easy 256 threads; plain 64 registers": {
         "cells": {"EASY_THREADS": "256"}, "plain_cells": {"REGISTERS": "64"},
     },
+    "plain tiles of 32 rows": {"counts": {"TILE_ROWS": "32"}},
+    "plain tiles of 64 columns": {"counts": {"TILE_COLUMNS": "64"}},
+    "plain tiles of 32 x 64, 40 registers": {
+        "counts": {"TILE_ROWS": "32", "TILE_COLUMNS": "64"}, "plain_cells": {"REGISTERS": "40"},
+    },
+    "plain 56 registers": {"plain_cells": {"REGISTERS": "56"}},
     "hard 64 threads; plain 64 threads": {
         "cells": {"HARD_THREADS": "64"}, "plain_cells": {"THREADS": "64"},
     },
 }  # fmt: skip
-#: What makes sweeps of networks short, part by part; then all of it, and what goes with it.
-_TOKENS = {"network_chains": {"TWO_STEPS": "True"}}
-_COUNTS = {"network_cells": {"BY_KIND": "True", "UNSIGNED": "True"}}
-_ROWS = {"network_factors": {"SHORT_ROWS": "True", "SHORT_TRADES": "True"}}
-_ALL = _TOKENS | _COUNTS | _ROWS
+#: What makes sweeps of networks short, each part left out; all of them; and other sizes.
+_TOKENS = {"network_chains": {"TWO_STEPS": "False"}}
+_COUNTS = {"network_cells": {"BY_KIND": "False", "UNSIGNED": "False"}}
+_ROWS = {"network_factors": {"SHORT_ROWS": "False", "SHORT_TRADES": "False"}}
 NETWORK_VARIANTS = {
     "as it is": {},
-    "two steps": _TOKENS,
-    "by kind": _COUNTS,
-    "short rows and trades": _ROWS,
-    "all": _ALL,
-    "all, 2 groups": _ALL | {"network_chains": {"TWO_STEPS": "True", "GROUPS": "2"}},
-    "all, 8 groups": _ALL | {"network_chains": {"TWO_STEPS": "True", "GROUPS": "8"}},
-    "all, 8 cells each": _ALL | {
-        "network_cells": {**_COUNTS["network_cells"], "EACH": "8"}, "network_tokens": {"EACH": "4"},
-    },
-    "all, more registers": _ALL | {
-        "network_cells": {**_COUNTS["network_cells"], "REGISTERS": "128"},
+    "as it was": _TOKENS | _COUNTS | _ROWS,
+    "not in two steps": _TOKENS,
+    "not by kind": _COUNTS,
+    "long rows and trades": _ROWS,
+    "2 groups": {"network_chains": {"GROUPS": "2"}},
+    "8 groups": {"network_chains": {"GROUPS": "8"}},
+    "8 cells each": {"network_cells": {"EACH": "8"}, "network_tokens": {"EACH": "4"}},
+    "more registers": {
+        "network_cells": {"REGISTERS": "128"},
         "network_tokens": {"SENDER_REGISTERS": "80", "RECEIVER_REGISTERS": "80"},
-    },
-    "all, fewer threads": _ALL | {
-        "network_cells": {**_COUNTS["network_cells"], "THREADS": "128", "EACH": "8"},
-        "network_tokens": {"SENDER_THREADS": "128", "EACH": "4", "RECEIVER_THREADS": "64"},
     },
 }  # fmt: skip
 
@@ -86,7 +85,10 @@ def variant_sources(session, name, edits):
 
 
 def run_variants(session, stage, variants, at_once):
-    """Every variant in a process of its own: compiled side by side, timed one after the other."""
+    """Every variant (of ``--only``) in a process of its own: compiled side by side, timed one after the other."""
+    variants = {
+        name: edits for name, edits in variants.items() if name in (session.options.only or variants)
+    }
 
     def one(name):
         sources = variant_sources(session, name, variants[name])
@@ -155,8 +157,8 @@ def time_network(session, name):
     counts, chains, size = session.network(), session.small(64, 2), session.small(20, 2)
     found, profile = {}, {}
     cases = {f"{level:g}": (CommunityModel(size, rate=1.0), level) for level in LEVELS}
-    # The inferred prior, the default, in full only where the engine is as it is, and with all that makes it faster.
-    levels = LEVELS if name in ("as it is", "all") else LEVELS[:1]
+    # The inferred prior, the default, in full only where the engine is as it is.
+    levels = LEVELS if name == "as it is" else LEVELS[:1]
     cases |= {f"inferred {level:g}": (CommunityModel(size), level) for level in levels}
     if len(levels) > 1:
         cases["inferred, undirected 1"] = CommunityModel(size, directed=False), LEVELS[0]

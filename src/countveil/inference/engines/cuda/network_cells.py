@@ -34,9 +34,9 @@ RUN = THREADS * EACH
 #: Of a thread: with fewer, more threads wait for memory at a time.
 REGISTERS, TOKEN_REGISTERS = 80, 64
 #: Whether products are added up by a plain loop over places without signs: those with a sign are looked at for it.
-UNSIGNED = False
+UNSIGNED = True
 #: Whether open cells are drawn kind by kind (``kind_of``), so that threads which go together do the same.
-BY_KIND = False
+BY_KIND = True
 #: Kinds of draws; and threads that go together. Each kind begins with the next such threads.
 KINDS, WARP = 4, 2 if SIMULATED else 32
 _N_KINDS, _N_PLACES = (RUN, RUN + KINDS * WARP) if BY_KIND or SIMULATED else (1, 1)

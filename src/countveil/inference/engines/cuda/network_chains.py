@@ -42,7 +42,7 @@ MOST_CELLS = 2**22
 #: which leaves a device idle, the cells of others fill it.
 GROUPS, LEAST_OF_GROUP = 4, 8
 #: Whether all tokens choose their senders' communities first, and then their receivers' (``network_tokens``).
-TWO_STEPS = False
+TWO_STEPS = True
 #: Fields of a state that are numbers, in the order of their places on the device.
 _SCALARS = ("theta_scale_upper", "theta_scale_lower", "receiving_shape", "pi_level")
 

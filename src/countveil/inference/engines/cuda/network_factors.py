@@ -41,11 +41,11 @@ THREADS = 8 if SIMULATED else 128
 MOST_COMMUNITIES = THREADS
 #: Whether scales are traded by two threads, one for each side of a hat, while blocks lie in shared memory: those of
 #: up to so many communities.
-SHORT_TRADES, MOST_SHORT = False, 3 if SIMULATED else 32
+SHORT_TRADES, MOST_SHORT = True, 3 if SIMULATED else 32
 _SHORT_BLOCKS = MOST_SHORT * MOST_SHORT
 #: Whether rows have kernels with less to wait for, where nothing but (r, r) is missing; their threads, and how many
 #: partners' blocks a thread holds.
-SHORT_ROWS, SHORT_THREADS, SHORT_TERMS = False, 8 if SIMULATED else 128, 4
+SHORT_ROWS, SHORT_THREADS, SHORT_TERMS = True, 8 if SIMULATED else 128, 4
 
 
 @compiled

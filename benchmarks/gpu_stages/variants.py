@@ -43,19 +43,11 @@ VARIANTS = {
         "cells": {"HARD_THREADS": "64"}, "plain_cells": {"THREADS": "64"},
     },
 }  # fmt: skip
-#: What makes sweeps of networks short, each part left out; all of them; and other sizes.
-_TOKENS = {"network_chains": {"TWO_STEPS": "False"}}
-_COUNTS = {"network_cells": {"BY_KIND": "False", "UNSIGNED": "False"}}
-_ROWS = {"network_factors": {"SHORT_ROWS": "False", "SHORT_TRADES": "False"}}
 NETWORK_VARIANTS = {
     "as it is": {},
-    "as it was": _TOKENS | _COUNTS | _ROWS,
-    "not in two steps": _TOKENS,
-    "not by kind": _COUNTS,
-    "long rows and trades": _ROWS,
     "2 groups": {"network_chains": {"GROUPS": "2"}},
     "8 groups": {"network_chains": {"GROUPS": "8"}},
-    "8 cells each": {"network_cells": {"EACH": "8"}, "network_tokens": {"EACH": "4"}},
+    "4 cells each": {"network_cells": {"EACH": "4"}, "network_tokens": {"EACH": "2"}},
     "more registers": {
         "network_cells": {"REGISTERS": "128"},
         "network_tokens": {"SENDER_REGISTERS": "80", "RECEIVER_REGISTERS": "80"},
@@ -86,9 +78,7 @@ def variant_sources(session, name, edits):
 
 def run_variants(session, stage, variants, at_once):
     """Every variant (of ``--only``) in a process of its own: compiled side by side, timed one after the other."""
-    variants = {
-        name: edits for name, edits in variants.items() if name in (session.options.only or variants)
-    }
+    variants = {name: edits for name, edits in variants.items() if name in (session.options.only or variants)}
 
     def one(name):
         sources = variant_sources(session, name, variants[name])

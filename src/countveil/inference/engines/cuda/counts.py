@@ -18,7 +18,7 @@ from countveil.inference.observed import Observed, rows_of
 #: Cells whose bounds are held at a time.
 CELLS_PER_BLOCK = 2**27
 #: Plain cells are visited in tiles of so many rows and columns: threads of a block then read the same ones.
-TILE_ROWS, TILE_COLUMNS = 16, 32
+TILE_ROWS, TILE_COLUMNS = 32, 32
 #: Whether easy cells are drawn apart from hard ones; no draw depends on it.
 SPLIT = True
 

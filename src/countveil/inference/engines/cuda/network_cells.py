@@ -29,17 +29,13 @@ from countveil.kernels.uniform import from_word, skip_blocks
 from countveil.runtime.compiled import compiled, inlined
 
 #: Threads of a block, cells that each of them looks at, and all cells that a block looks at.
-THREADS, EACH = 8 if SIMULATED else 256, 4
+THREADS, EACH = 8 if SIMULATED else 256, 8
 RUN = THREADS * EACH
 #: Of a thread: with fewer, more threads wait for memory at a time.
 REGISTERS, TOKEN_REGISTERS = 80, 64
-#: Whether products are added up by a plain loop over places without signs: those with a sign are looked at for it.
-UNSIGNED = True
-#: Whether open cells are drawn kind by kind (``kind_of``), so that threads which go together do the same.
-BY_KIND = True
-#: Kinds of draws; and threads that go together. Each kind begins with the next such threads.
+#: Kinds of draws (``kind_of``); and threads that go together, which do the same: a kind begins with the next such.
 KINDS, WARP = 4, 2 if SIMULATED else 32
-_N_KINDS, _N_PLACES = (RUN, RUN + KINDS * WARP) if BY_KIND or SIMULATED else (1, 1)
+_PLACES = RUN + KINDS * WARP
 #: Sums of products that tokens choose from first.
 LANES = 2 if SIMULATED else 4
 _SUMS = THREADS * LANES
@@ -130,17 +126,13 @@ def noise_at(i, j, row_rho, row_up, row_down, cell_rho):
 
 @cuda.jit(device=True)
 def rate_at(slot, i, j, theta, phi):
-    """The sum of theta_ic phi_jc."""
+    """The sum of theta_ic phi_jc. Places have no sign: those with one are looked at for it, which takes longer."""
     total = 0.0
-    if UNSIGNED:
-        of_sender, of_receivers, at = theta[slot, i], phi[slot], np.uint64(j)
-        c, size = np.uint64(0), np.uint64(theta.shape[2])
-        while c < size:
-            total += of_sender[c] * of_receivers[c, at]
-            c += np.uint64(1)
-    else:
-        for k in range(theta.shape[2]):
-            total += theta[slot, i, k] * phi[slot, k, j]
+    of_sender, of_receivers, at = theta[slot, i], phi[slot], np.uint64(j)
+    c, size = np.uint64(0), np.uint64(theta.shape[2])
+    while c < size:
+        total += of_sender[c] * of_receivers[c, at]
+        c += np.uint64(1)
     return total
 
 
@@ -252,9 +244,9 @@ def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, thet
     """
     n_open = cuda.shared.array(1, np.int32)
     cells = cuda.shared.array(RUN, np.int32)
-    kinds = cuda.shared.array(_N_KINDS, np.int8)
+    kinds = cuda.shared.array(RUN, np.int8)
     n_of_kind = cuda.shared.array(KINDS, np.int32)
-    order = cuda.shared.array(_N_PLACES, np.int16)
+    order = cuda.shared.array(_PLACES, np.int16)
     n_places = cuda.shared.array(1, np.int32)
     uniforms = cuda.shared.array(RUN, np.float64)
     rates = cuda.shared.array(RUN, np.float64)
@@ -286,32 +278,28 @@ def draw_counts(keys, slots, released, row_rho, row_up, row_down, cell_rho, thet
                 if is_open:
                     s = cuda.atomic.add(n_open, 0, 1)
                     cells[s], uniforms[s], rates[s] = cell, u, mu
-                    if BY_KIND:
-                        kind = kind_of(np.int64(x), mu * up, mu * down)
-                        kinds[s] = kind
-                        cuda.atomic.add(n_of_kind, kind, 1)
+                    kind = kind_of(np.int64(x), mu * up, mu * down)
+                    kinds[s] = kind
+                    cuda.atomic.add(n_of_kind, kind, 1)
             if not is_open:
                 counts[slot, cell] = 0
     cuda.syncthreads()
-    n_all = n_open[0]
-    if BY_KIND:
-        if thread == 0:  # where each kind begins
-            end = 0
-            for kind in range(KINDS):
-                number = n_of_kind[kind]
-                n_of_kind[kind] = end
-                end += (number + WARP - 1) // WARP * WARP
-            n_places[0] = end
-        cuda.syncthreads()
-        n_all = n_places[0]
-        for s in range(thread, n_all, THREADS):
-            order[s] = -1
-        cuda.syncthreads()
-        for s in range(thread, n_open[0], THREADS):
-            order[cuda.atomic.add(n_of_kind, kinds[s], 1)] = s
-        cuda.syncthreads()
-    for to in range(thread, n_all, THREADS):
-        s = order[to] if BY_KIND else to
+    if thread == 0:  # where each kind begins
+        end = 0
+        for kind in range(KINDS):
+            number = n_of_kind[kind]
+            n_of_kind[kind] = end
+            end += (number + WARP - 1) // WARP * WARP
+        n_places[0] = end
+    cuda.syncthreads()
+    for to in range(thread, n_places[0], THREADS):
+        order[to] = -1
+    cuda.syncthreads()
+    for s in range(thread, n_open[0], THREADS):
+        order[cuda.atomic.add(n_of_kind, kinds[s], 1)] = s
+    cuda.syncthreads()
+    for to in range(thread, n_places[0], THREADS):
+        s = order[to]
         if s >= 0:
             cell, mu = cells[s], rates[s]
             i, j = place(cell, n)

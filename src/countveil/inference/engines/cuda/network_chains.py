@@ -41,8 +41,6 @@ MOST_CELLS = 2**22
 #: Chains are swept in so many groups, of no fewer than so many: while rows of some are drawn one after the other,
 #: which leaves a device idle, the cells of others fill it.
 GROUPS, LEAST_OF_GROUP = 4, 8
-#: Whether all tokens choose their senders' communities first, and then their receivers' (``network_tokens``).
-TWO_STEPS = True
 #: Fields of a state that are numbers, in the order of their places on the device.
 _SCALARS = ("theta_scale_upper", "theta_scale_lower", "receiving_shape", "pi_level")
 
@@ -170,7 +168,7 @@ class Network:
         )
         self._pi, self._turned, self._blocks_drawn = (empty((k, size, size), np.float64) for _ in range(3))
         self._phi, self._totals = empty((k, size, n), np.float64), empty((k, size), np.float64)
-        self._in_two = TWO_STEPS and size <= network_tokens.MOST
+        self._in_two = size <= network_tokens.MOST
         self._phi_parts = empty((k, size, 0 if self._in_two else network_cells.LANES, n), np.float64)
         self._of_receivers = empty((k, n if self._in_two else 0, size), np.int32)
         self._counts, self._many = empty((k, n * n), np.int64), empty(k, np.int32)
@@ -304,7 +302,7 @@ class Network:
                 keys, slots, counts, self._exposed, theta, pi, self._scalars,
                 self._received_tokens, self._received, threads=network_priors.FEW_THREADS,
             )  # fmt: skip
-        is_short = network_factors.SHORT_TRADES and size <= network_factors.MOST_SHORT
+        is_short = size <= network_factors.MOST_SHORT
         trade = network_factors.short_trade_kernel if is_short else network_factors.trade_kernel
         launch_blocks(
             trade(self._infers), k, network_factors.THREADS,

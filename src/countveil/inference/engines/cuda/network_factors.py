@@ -39,13 +39,13 @@ N_SCALARS = 4
 #: Threads of a block that has a chain: as many as there may be communities, at least.
 THREADS = 8 if SIMULATED else 128
 MOST_COMMUNITIES = THREADS
-#: Whether scales are traded by two threads, one for each side of a hat, while blocks lie in shared memory: those of
-#: up to so many communities.
-SHORT_TRADES, MOST_SHORT = True, 3 if SIMULATED else 32
+#: Scales of up to so many communities are traded by two threads, one for each side of a hat, while blocks lie in
+#: shared memory.
+MOST_SHORT = 3 if SIMULATED else 32
 _SHORT_BLOCKS = MOST_SHORT * MOST_SHORT
-#: Whether rows have kernels with less to wait for, where nothing but (r, r) is missing; their threads, and how many
-#: partners' blocks a thread holds.
-SHORT_ROWS, SHORT_THREADS, SHORT_TERMS = True, 8 if SIMULATED else 128, 4
+#: Rows have kernels with less to wait for where nothing but (r, r) is missing: their threads, and how many blocks
+#: of partners a thread holds.
+SHORT_THREADS, SHORT_TERMS = 8 if SIMULATED else 128, 4
 
 
 @compiled
@@ -252,7 +252,7 @@ def rows_kernel(inferred: bool, receiving: bool) -> Any:
 def has_short_rows(size: int, lists_observed: bool, n_listed: int) -> bool:
     """Whether ``short_rows_kernel`` serves a network with so many communities and listed cells."""
     fits = size <= min(SHORT_THREADS, SHORT_TERMS * (SHORT_THREADS // max(size, 1)))
-    return SHORT_ROWS and fits and not lists_observed and n_listed == 0
+    return fits and not lists_observed and n_listed == 0
 
 
 @cache

@@ -22,7 +22,7 @@ from countveil.kernels import steps
 #: Up to so many communities: products of more have no room.
 MOST = 3 if SIMULATED else 32
 #: Threads of a block of senders, cells that each of them looks at, and all cells of a block.
-SENDER_THREADS, EACH = 8 if SIMULATED else 256, 2
+SENDER_THREADS, EACH = 8 if SIMULATED else 256, 4
 RUN = SENDER_THREADS * EACH
 #: Cells whose products are held at a time.
 BATCH = 3 if SIMULATED else 64

@@ -54,18 +54,78 @@ def test_found_labels_are_the_same_with_and_without_a_missing_one():
 @pytest.mark.parametrize(
     ("ids", "rows", "expected"),
     [
-        ([0, 1], [1, 0], [[600], [500]]),  # as with any index: by its labels
+        ([0, 1], [1, 0], [[600], [500]]),
         ([0, 1, 7], [1, 0], [[600], [500]]),
         ([0, 1], [0, 1, 2], [[500], [600], [0]]),
         ([0, 1, 2], [1.0, 0.0], [[600], [500]]),
-        ([0, 1], ["a", "b"], [[500], [600]]),  # numbers that nobody speaks of: in their order
+        ([0, 1], ["a", "b"], [[0], [0]]),
     ],
 )
-def test_declared_numbers_are_found_in_a_numbered_table(ids, rows, expected):
+def test_declared_numbers_are_found_in_an_index_with_a_name(ids, rows, expected):
     frame = pd.DataFrame({"id": ids, "x": [500, 600, 700][: len(ids)]}).set_index("id")
     assert privatize(frame, 900, rows=rows, columns=["x"]).to_dense().tolist() == expected
-    numbered = frame.reset_index(drop=True) if ids == list(range(len(ids))) else frame
-    assert privatize(numbered, 900, rows=iter(rows), columns=["x"]).to_dense().tolist() == expected
+    named = frame.reset_index(drop=True).rename_axis("id") if ids == list(range(len(ids))) else frame
+    assert privatize(named, 900, rows=iter(rows), columns=["x"]).to_dense().tolist() == expected
+
+
+TEXTS = pd.Series(["x " * 500, "x " * 600, "x " * 700])
+
+
+@pytest.mark.parametrize("rows", [["a", "b", "1"], ["0", "1", "2"], [0.0, 1, np.int64(2)], range(3)])
+def test_rows_that_pandas_numbers_go_by_order(rows):
+    frame = pd.DataFrame({"x": [500, 600, 700]})
+    for given in (rows, iter(rows)):
+        release = privatize(frame, 900, rows=given, columns=["x"])
+        assert release.to_dense().tolist() == [[500], [600], [700]]
+    release = privatize(
+        TEXTS, 900, rows=iter(rows), vocabulary=CountVectorizer(vocabulary=["x"], analyzer=str.split)
+    )
+    assert release.to_dense().tolist() == [[500], [600], [700]]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [["1", "2", "3"], [1, 2, 0], [2021, 2022, 2023], [0, 1], [0, 1, 2, 3], [1.0, 0.0, 2.0], ["-1", "0", "1"], ["00", "01", "02"]],
+)  # fmt: skip
+def test_numbers_that_may_mean_those_of_pandas_are_refused(rows):
+    frame = pd.DataFrame({"x": [500, 600, 700]})
+    for given in (rows, iter(rows)):
+        with pytest.raises(
+            ValueError, match=r"rows: .* got other numbers, which may .* set_index\(\).*to_numpy\(\)"
+        ):
+            privatize(frame, 900, rows=given, columns=["x"])
+    with pytest.raises(ValueError, match="rows: .* got other numbers, which may"):
+        privatize(TEXTS, 900, rows=rows, vocabulary=["x"])
+
+
+def test_texts_with_labels_are_found_by_them():
+    texts = pd.Series({"bo": "sea " * 40, "ann": "tea " * 70, "dee": 7})
+    release = privatize(texts, [900, 800, 700], vocabulary=["tea", "sea"], rows=["ann", "bo", "cy"])
+    assert release.to_dense().tolist() == [[70, 0], [0, 40], [0, 0]]
+    assert [each.epsilon for each in release.row_guarantees] == [900, 800, 700]
+    assert release.records[0].labels == ("declared", "declared")
+    with pytest.raises(ValueError, match=r"rows: expected rows=\[...\], got none"):
+        privatize(texts, 900, vocabulary=["tea", "sea"])
+    release = privatize(texts[:2], 900, vocabulary=["tea", "sea"], public_labels=True)
+    assert release.labels[0].tolist() == ["bo", "ann"]
+    assert release.to_dense().tolist() == [[0, 40], [70, 0]]
+    twice = pd.Series(["sea", "tea", "sea"], index=pd.Index([7, 8, 7], name="who"))
+    release = privatize(twice, 900, vocabulary=["tea", "sea"], rows=["8", "7"])
+    assert release.to_dense().tolist() == [[1, 0], [0, 2]]
+    nobody = privatize(twice, 900, vocabulary=["tea", "sea"], rows=["9"])
+    assert nobody.to_dense().tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"ann": "tea"}, {"tea"}, frozenset({"tea"}), pd.DataFrame({"tea": ["tea"]}), pl.DataFrame({"tea": ["tea"]}),
+        nx.Graph([("tea", "sea")]),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_texts_is_refused(texts):
+    with pytest.raises(TypeError, match=f"counts: expected a list of texts, got {type(texts).__name__}"):
+        privatize(texts, 900, vocabulary=["tea", "sea"])
 
 
 def test_one_label_has_one_text():

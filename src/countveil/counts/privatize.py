@@ -81,7 +81,7 @@ def privatize(
         are zeros and get noise.
     index
         The name of a wide table's column that holds the row labels. Otherwise they are a pandas index, or
-        rows have no labels.
+        rows have no labels and go by order, as they do where pandas only numbers them.
     vocabulary
         For texts: the words to count, declared beforehand, or scikit-learn's CountVectorizer with such a
         ``vocabulary``. Words outside it are left out.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+import re
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from countveil.counts.inputs.labels import LabelIndex, label_index, object_array
 from countveil.counts.inputs.options import InputOptions, comes_from
 
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+_WHOLE = re.compile(r"[+-]?\d+")
 
 
 class Table(NamedTuple):
@@ -25,7 +27,9 @@ class Table(NamedTuple):
     # Numbers from a column of text, where all columns are text, and from the chosen (booleans) lines alone.
     parse: Callable[[int, np.ndarray], np.ndarray] | None = None
     rows_by: str = ""  # the name of those labels
-    is_numbered: bool = False  # whether its row labels are but 0, 1, 2, ..., as pandas gives them to all
+    is_numbered: bool = (
+        False  # whether its row labels are but 0, 1, 2, ..., as pandas gives them to all, without a name
+    )
 
 
 def as_table(counts: Any) -> Table | None:
@@ -34,14 +38,14 @@ def as_table(counts: Any) -> Table | None:
         return counts
     if comes_from(counts, "pandas", "DataFrame"):
         index = counts.index
-        numbered = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+        counted = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
         return Table(
             list(counts.columns),
             lambda i: _pandas_array(counts.iloc[:, i]),
             len(counts),
             _pandas_array(index),
             rows_by="" if index.name is None else str(index.name),
-            is_numbered=numbered,
+            is_numbered=counted and index.name is None,
         )
     if comes_from(counts, "polars", "DataFrame"):
         return Table(counts.columns, lambda i: _polars_array(counts.to_series(i)), counts.height, None)
@@ -78,15 +82,14 @@ def read_table(table: Table, options: InputOptions) -> LabelledCounts:
 
 def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     names, columns = list(table.names), list(range(len(table.names)))
-    found_rows = table.row_labels
-    if options.index is not None:
+    axes, (rows, cols) = options.declared(2)
+    rows = list(rows) if isinstance(rows, Iterator) else rows
+    if options.index is None:
+        found_rows = labels_of_rows(table, rows)
+    else:
         place = _place(table, options.index, "index")
         found_rows = _column(table, place)
         del names[place], columns[place]
-    axes, (rows, cols) = options.declared(2)
-    rows = list(rows) if isinstance(rows, Iterator) else rows
-    if table.is_numbered and options.index is None and not _are_numbers(rows):
-        found_rows = None  # nobody speaks of these numbers
     check_shape((table.length if found_rows is None else 1, len(names)), "counts")
     along_columns = label_index(
         cols, object_array(names), "column", "columns", public=options.public_labels, ordered=True
@@ -122,9 +125,22 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     return LabelledCounts(counts, names_read, labels_read, "wide table", declared, said, rows_by)
 
 
-def _are_numbers(rows: Any) -> bool:
-    """Whether declared rows can be those numbers: then rows are found by them and not by their order."""
-    return rows is not None and all(str(row).removesuffix(".0").isdigit() for row in rows)
+def labels_of_rows(table: Table, rows: Any) -> np.ndarray | None:
+    """What declared rows are found by; None where they go by their order.
+
+    pandas numbers all rows, and nobody need mean these numbers. Declared rows that are others might mean them.
+    """
+    if not table.is_numbered:
+        return table.row_labels
+    if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        texts = [str(row).strip().removesuffix(".0") for row in rows]
+        if all(map(_WHOLE.fullmatch, texts)) and texts != [str(i) for i in range(table.length)]:
+            raise ValueError(
+                "rows: expected labels that are no numbers, or all of 0, 1, 2, ..., for rows that pandas numbers like "
+                "that, got other numbers, which may mean those or go by order; to find rows by labels, set_index() "
+                "them or give the index a name (rename_axis), and to go by order give to_numpy() or a list"
+            )
+    return None
 
 
 def _long(table: Table, options: InputOptions) -> LabelledCounts:

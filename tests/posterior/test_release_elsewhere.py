@@ -76,7 +76,9 @@ def folder(tmp_path, monkeypatch):
     secret, folder = tmp_path / "home" / "id_rsa", tmp_path / "folder"
     secret.parent.mkdir()
     secret.write_text("hush")
-    cv.simulate_release(COUNTS, epsilon=1, seed=SEED, labels=([f"r{i}" for i in range(30)], None)).save(folder)
+    cv.simulate_release(COUNTS, epsilon=1, seed=SEED, labels=([f"r{i}" for i in range(30)], None)).save(
+        folder
+    )
     (folder / "generation-1" / "notes").symlink_to(secret)
     (folder / "more").symlink_to(secret.parent)
     (folder / "zeros").symlink_to("/dev/zero")
@@ -113,7 +115,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(folder, tmp_path, name):
     release, away = ReleaseOnDisk(folder), tmp_path / "away"
     (folder / name).rename(away)
     (folder / name).symlink_to(away)
-    with pytest.raises(ReleaseFileError, match="expected a regular file, got .*a link or something else"):
+    with pytest.raises(ReleaseFileError, match=r"expected a regular file, got .*a link or something else"):
         packed_release.pack_release(release)
 
 

@@ -13,6 +13,7 @@ from countveil.counts.files.release import check_free, check_not_input, ids_in, 
 from countveil.counts.guarantees import RowGuarantees, read_guarantees
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import LabelledCounts
+from countveil.counts.inputs.count_files import may_be_counts
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.ledger.ledger import Charge, Ledger, charged, check_ledger
 from countveil.counts.places import local_path
@@ -71,7 +72,8 @@ def privatize(
         makes a row or column of pure noise. For a graph ``rows`` are its nodes; with other ``columns``, rows
         are senders and columns recipients (new actors by known ones, say).
     labels
-        The same for any number of axes: for each axis its labels or None, or {axis name: labels}.
+        The same for any number of axes: for each axis its labels or None, or {axis name: labels}. Names that the
+        axes have mean these, in any order; others are new ones, in the order of the axes.
     public_labels
         True takes labels that were not declared from the counts. **Then the guarantee holds only if it is
         no secret which labels occur.** Found labels are sorted, except those of a wide table.
@@ -187,15 +189,7 @@ def _is_text_file(counts: Any) -> bool:
 
 def _check_first_line(labels: Any) -> None:
     """Refuse one that may be counts, of a file without names of columns: labels are released as they are."""
-
-    def is_number(label: Any) -> bool:
-        try:
-            float(label)
-        except ValueError:
-            return not str(label).strip()
-        return True
-
-    if labels is not None and all(map(is_number, labels)):
+    if labels is not None and may_be_counts(labels):
         raise ValueError(
             "counts: expected names of columns in the first line, got numbers, which may be counts and would be "
             "released as they are; columns= declares labels that are numbers"

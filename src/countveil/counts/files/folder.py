@@ -270,7 +270,7 @@ def files_of(folder: Place) -> Iterator[tuple[str, Place]]:
 
 
 def _described(folder: Place) -> tuple[dict[str, Any], Place, list[Any], list[Place], int]:
-    """The header; the folder of all else; what is said of the files of labels; those of cells; the header's size."""
+    """The header; the folder of all else; what is said of files of labels; those of cells; the header's size."""
     if not is_there(folder / HEADER):
         raise ReleaseFileError(f"expected a release, got a folder without {HEADER}")
     encoded = _header_bytes(folder)

@@ -61,13 +61,13 @@ def read_labels(
     """
     n_axes = len(shape)
     if given is None:
-        return _default_axes(n_axes), (None,) * n_axes
+        return default_axes(n_axes), (None,) * n_axes
     if axes is not None:
         given = dict(zip(axes, given, strict=True))
     if isinstance(given, Mapping):
         names, entries = _axis_names(given), list(given.values())
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        names, entries = _default_axes(n_axes), list(given)
+        names, entries = default_axes(n_axes), list(given)
     else:
         raise TypeError(f"labels: expected labels (or None) for each axis, got {type(given).__name__}")
     if len(entries) != n_axes:
@@ -75,7 +75,8 @@ def read_labels(
     return names, tuple(map(_axis_of_length, entries, names, shape))
 
 
-def _default_axes(n_axes: int) -> tuple[str, ...]:
+def default_axes(n_axes: int) -> tuple[str, ...]:
+    """What axes are called where nobody says it."""
     return ("row", "column") if n_axes == 2 else tuple(f"axis{i}" for i in range(n_axes))
 
 
@@ -298,7 +299,7 @@ class Labelled(Protocol):
 
 def common_axes(parts: Sequence[Labelled], name: str) -> tuple[str, ...]:
     """The names of the axes: default names give way to others, others must agree."""
-    default = _default_axes(len(parts[0].shape))
+    default = default_axes(len(parts[0].shape))
     named = [part.axes for part in parts if part.axes != default]
     for axes in named[1:]:
         if axes != named[0]:

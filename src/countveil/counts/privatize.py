@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -162,15 +163,36 @@ def privatize_to_file(
     check_free(target, overwrite)
     given, promise = _prepare(counts, InputOptions(**options), epsilon, precision, unit, guarantee)
     draft = _draft(given, promise)
-    with charged(
+    charge = charged(
         ledger, _charge(given, draft, dataset, target), replaces=ids_in(target) if overwrite else ()
-    ):
-        stream_release(
-            target, draft, _noisy(given, promise),
-            list_observed=given.counts.mostly_missing,
-            keep_negative=keep_negative, overwrite=overwrite,
-        )  # fmt: skip
+    )
+    with ExitStack() as entered:
+
+        def noisy() -> Iterator[Block]:
+            # Only now: a file that cannot be written at all costs nothing.
+            try:
+                entered.enter_context(charge)
+            except OSError as error:
+                raise _NotChargedError(error) from error  # which is not about the release
+            yield from _noisy(given, promise)
+
+        try:
+            stream_release(
+                target, draft, noisy(),
+                list_observed=given.counts.mostly_missing,
+                keep_negative=keep_negative, overwrite=overwrite,
+            )  # fmt: skip
+        except _NotChargedError as failed:
+            raise failed.error from None
     return promise.guarantee
+
+
+class _NotChargedError(Exception):
+    """The ledger could not be written: by the error that said so."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def _prepare(

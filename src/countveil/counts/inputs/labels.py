@@ -312,11 +312,11 @@ def check_same_labels(parts: Sequence[Labelled], axis: int, name: str) -> Any:
     """The labels of this axis: those that have any must agree, in the same order."""
     labelled = [part.labels[axis] for part in parts if part.labels[axis] is not None]
     for labels in labelled[1:]:
-        _expect_labels(labelled[0], labels, f"{name}: expected the same labels along axis {axis}")
+        expect_labels(labelled[0], labels, f"{name}: expected the same labels along axis {axis}")
     return labelled[0] if labelled else None
 
 
-def _expect_labels(before: Any, now: Any, message: str) -> None:
+def expect_labels(before: Any, now: Any, message: str) -> None:
     """Refuse other labels, or another order."""
     if np.array_equal(before, now):
         return

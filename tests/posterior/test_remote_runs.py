@@ -135,6 +135,10 @@ def test_a_small_one_is_copied_as_it_is(remote, tmp_path, monkeypatch):
         "s3://bucket/release?endpoint_override=host",
         "abfs://container@host/release",
         "file://host/release",
+        r"\\host\share\release",
+        r"\/host\share\release",
+        r"/\host/share/release",
+        "//host/share/release",
     ],
 )
 def test_no_machine_is_asked_because_a_run_says_so(path, tmp_path, monkeypatch):

@@ -202,6 +202,12 @@ def _prepare(
     given = read_input(counts, options)
     if _is_text_file(counts) and given.form == "wide table" and given.declared[1] == "from the data":
         _check_first_line(given.labels[1])
+    if promise.rows is not None and given.form == "long table" and given.declared[0] == "from the data":
+        # Found rows come sorted: nobody has seen the order in which they would get their levels.
+        raise ValueError(
+            f"{promise.parameter}: expected one value where rows are taken from a long table, got a list; rows= "
+            "declares them in the order of the list"
+        )
     return given, promise.to(given.counts.shape[0], pairs=given.has_pairs)
 
 

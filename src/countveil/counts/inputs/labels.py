@@ -24,7 +24,8 @@ VALUE = "value"
 OUTSIDE = -1
 
 _NUMBER = re.compile(r"[+-]?(\d{1,50}\.?\d{0,50}|\.\d{1,50})(e[+-]?\d{1,2})?$", re.ASCII)
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
+# Those that are spaces (tabs, ends of lines) stay spaces.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 # A time of day after a date, and one that says nothing: midnight, no fraction, no offset.
 _TIME = re.compile(r"^(\d{4}-\d\d-\d\d)t(\d\d:)", re.ASCII)
 _MIDNIGHT = re.compile(
@@ -245,7 +246,7 @@ def coarse_key(label: Any) -> str:
         apart = unicodedata.normalize("NFKD", text.translate(_QUOTES))
         text = "".join(one for one in apart if not _is_mark(one))
         text = unicodedata.normalize("NFKC", text.casefold())
-    text = _CONTROL.sub("", " ".join(text.split())).casefold()
+    text = " ".join(_CONTROL.sub("", text).split()).casefold()
     text = _MIDNIGHT.sub("", _TIME.sub(r"\1 \2", text))
     if _NUMBER.match(text):
         number = Decimal(text).normalize(_DECIMAL)
@@ -255,6 +256,8 @@ def coarse_key(label: Any) -> str:
 
 def _is_mark(character: str) -> bool:
     """Whether it only changes how others look, or is not seen at all."""
+    if character.isspace():
+        return False
     return unicodedata.category(character) in ("Mn", "Me", "Cf", "Cc") or character in _UNSEEN
 
 

@@ -30,7 +30,7 @@ class Table(NamedTuple):
     parse: Callable[[int, np.ndarray], np.ndarray] | None = None
     rows_by: str = ""  # the name of those labels
     is_numbered: bool = False  # whether its row labels are but 0, 1, 2, ..., as pandas gives them to all
-    index: tuple[int, ...] = ()  # columns that were the index of a table of pandas: no counts
+    was_index: tuple[int, ...] = ()  # columns that were the index of a table of pandas: no counts
 
 
 def as_table(counts: Any) -> Table | None:
@@ -55,7 +55,7 @@ def as_table(counts: Any) -> Table | None:
             lambda i: _polars_array(counts.to_series(i)),
             counts.height,
             None,
-            index=_saved_index(names),
+            was_index=_saved_index(names),
         )
     if comes_from(counts, "pyarrow", "Table"):
         names, described = counts.column_names, counts.schema.pandas_metadata or {}
@@ -66,7 +66,7 @@ def as_table(counts: Any) -> Table | None:
             lambda i: _arrow_array(counts.column(i)),
             counts.num_rows,
             None,
-            index=_saved_index(names, saved),
+            was_index=_saved_index(names, saved),
         )
     if comes_from(counts, "polars", "LazyFrame"):
         raise TypeError("counts: expected a table, got a polars LazyFrame; collect() it first")
@@ -112,7 +112,7 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     rows = list(rows) if isinstance(rows, Iterator) else rows
     cols = list(cols) if isinstance(cols, Iterator) else cols
     found_rows = labels_of_rows(table, rows) if index is None else _column(table, index)
-    columns = [place for place in range(len(table.names)) if place != index and place not in table.index]
+    columns = [place for place in range(len(table.names)) if place != index and place not in table.was_index]
     names = [table.names[place] for place in columns]
     _check_named(names, cols)
     check_shape((table.length if found_rows is None else 1, len(names)), "counts")
@@ -153,15 +153,15 @@ def _index(table: Table, options: InputOptions) -> tuple[int | None, str]:
     """The column with the labels of the rows, and what they are called."""
     if options.index is not None:
         return _place(table, options.index, "index"), str(options.index)
-    if len(table.index) > 1:
+    if len(table.was_index) > 1:
         raise ValueError(
             "counts: expected one column of row labels, got an index of several; index= names one of them, long= "
             "the columns of a long table"
         )
-    if not table.index:
+    if not table.was_index:
         return None, table.rows_by
-    name = str(table.names[table.index[0]])
-    return table.index[0], "" if _SAVED_INDEX.fullmatch(name) else name
+    name = str(table.names[table.was_index[0]])
+    return table.was_index[0], "" if _SAVED_INDEX.fullmatch(name) else name
 
 
 def _check_named(names: list[Any], declared: Any) -> None:

@@ -27,7 +27,8 @@ def read_texts(texts: Any, options: InputOptions) -> LabelledCounts:
         raise TypeError(f"counts: expected a list of texts, got {type(texts).__name__}")
     axes, (rows, _) = options.declared(2)
     rows = list(rows) if isinstance(rows, Iterator) else rows
-    table = as_table(texts.to_frame()) if comes_from(texts, "pandas", "Series") else None
+    series: Any = texts
+    table = as_table(series.to_frame()) if comes_from(texts, "pandas", "Series") else None
     found = None if table is None else labels_of_rows(table, rows)
     texts, places, n_rows, row_labels = list(texts), None, 0, rows
     if found is not None:  # a Series has labels: its rows are found by them, as those of a table

@@ -17,7 +17,7 @@ from countveil.counts.inputs.graphs import GraphCounts
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.inputs.options import InputOptions, comes_from
 from countveil.counts.inputs.tables import Table, as_table
-from countveil.counts.places import scheme_of
+from countveil.counts.places import has_lost_slash, scheme_of
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.sources.combine import CombinedReleases
 
@@ -67,8 +67,8 @@ def read_plain_counts(counts: Any, labels: Any = None, name: str = "data") -> Pl
         labels = ([str(i) for i in counts.index], [str(c) for c in counts.columns])
     table = None if comes_from(counts, "pandas") else as_table(counts)
     if table is not None:
-        counts, names = _from_table(table, name)
-        labels = names if labels is None else labels
+        counts, found = _from_table(table, name)
+        labels = found if labels is None else labels
     elif hasattr(counts, "columns") and hasattr(counts, "to_numpy"):
         counts = _numbers(counts, name)
     if sparse.issparse(counts):
@@ -126,10 +126,10 @@ def _numbers(frame: Any, name: str) -> np.ndarray:
 
 def _from_table(table: Table, name: str) -> tuple[np.ndarray, tuple[Any, Any]]:
     """The values of a table without an index, and its labels: of columns, and of rows where pandas left some."""
-    if len(table.index) > 1:
+    if len(table.was_index) > 1:
         raise ValueError(f"{name}: expected one column of row labels, got an index of several")
-    columns = [place for place in range(len(table.names)) if place not in table.index]
-    rows = [str(label) for label in table.column(table.index[0])] if table.index else None
+    columns = [place for place in range(len(table.names)) if place not in table.was_index]
+    rows = [str(label) for label in table.column(table.was_index[0])] if table.was_index else None
     values = _stacked(table, columns, name) if columns else np.zeros((table.length, 0), np.int64)
     return values, (rows, [str(table.names[place]) for place in columns])
 
@@ -147,7 +147,7 @@ def _stacked(table: Table, places: Iterable[int], name: str) -> np.ndarray:
 
 def _got(thing: Any) -> str:
     if isinstance(thing, str | os.PathLike):
-        if scheme_of(thing) is not None:  # which may have credentials in it
+        if scheme_of(thing) is not None or has_lost_slash(thing):  # which may have credentials in it
             return "got an address; load_release(address) first"
         return f"got a path; load_release({os.fspath(thing)!r}) first"
     got = f"got {type(thing).__name__}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,8 @@ def release_at(place: Mapping[str, Any], run: Path, given: Any = None, scratch: 
     if not isinstance(path, str) or not isinstance(sha256, str):
         raise TypeError("a path and a checksum")
     if given is None:
-        away = path.startswith(("\\\\", "//"))
+        # A share of another machine, by any of the slashes that Windows takes.
+        away = path.startswith(("\\\\", "//")) or PureWindowsPath(path).drive.startswith("\\\\")
         if scheme_of(path) is not None:
             check_address(path)
             away = not names_bucket_alone(path)

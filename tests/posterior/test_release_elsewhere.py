@@ -81,7 +81,7 @@ def folder(tmp_path, monkeypatch):
     )
     (folder / "generation-1" / "notes").symlink_to(secret)
     (folder / "more").symlink_to(secret.parent)
-    (folder / "zeros").symlink_to("/dev/zero")
+    (folder / "device").symlink_to("/dev/null")  # not one that never ends, should this test fail
     (folder / "junk").write_text("hush")
     return folder
 

@@ -54,6 +54,16 @@ def test_from_a_release_to_tables(release, tmp_path, capsys):
     assert np.allclose(found.groupby("row")["mean"].sum(), 1)
     assert main(["topics", str(run), "--csv", str(topics), "--memberships", str(topics)]) == 2
     assert "--memberships: expected another file than --csv, got" in capsys.readouterr().err
+    assert main(words) == 0  # tables of its own are replaced
+    capsys.readouterr()
+    for content in (b"letter,goal\nann,3\n", b"", b"\xff\xfe\x00"):
+        shares.write_bytes(content)
+        topics.unlink(missing_ok=True)
+        assert main(words) == 2
+        assert f"got {shares}, which is something else; --overwrite replaces it" in capsys.readouterr().err
+        assert (shares.read_bytes(), topics.exists()) == (content, False)
+    assert main([*words, "--overwrite"]) == 0
+    assert pd.read_csv(shares).equals(found)
     assert pd.read_csv(topics).equals(table)
 
 

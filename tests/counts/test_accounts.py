@@ -82,6 +82,10 @@ def test_a_pair_of_an_undirected_graph_counts_from_either_end(ledger_path, enter
         (["Müller", "b"], ["muller", "c"]),
         (["0.5", "b"], [".50", "c"]),
         (["ann", "b"], ["a\u20ddnn\u3164", "c"]),
+        (["ann lee", "b"], ["ann \x00 lee", "c"]),
+        (["ann lee", "b"], ["Ann\t\x7fLee", "c"]),
+        (["ann lée", "b"], ["ann\n\x01 lee", "c"]),
+        (["ann lee", "b"], ["ann\tlée", "c"]),
     ],
 )
 def test_spellings_of_one_row_are_one(ledger_path, enter, first, second):

@@ -139,6 +139,17 @@ def test_bad_input(options, error, message):
         privatize(np.ones((3, 2), dtype=int), **options)
 
 
+def test_rows_that_come_sorted_have_one_promise():
+    lines = pd.DataFrame({"who": ["zoe", "zoe", "ann"], "word": ["tea", "sea", "tea"], "n": [5, 6, 7]})
+    given = {"long": ("who", "word", "n"), "public_labels": True}
+    with pytest.raises(
+        ValueError, match="epsilon: expected one value where rows are taken from a long table, got a"
+    ):
+        privatize(lines, ["1/10", 3], **given)
+    release = privatize(lines, ["1/10", 3], rows=["zoe", "ann"], **given)
+    assert [str(one.epsilon) for one in release.row_guarantees] == ["1/10", "3"]
+
+
 def test_the_line_about_a_release_rounds_epsilon_up():
     assert "epsilon 0.3334 at" in repr(privatize([[1]], "1/3"))
     assert "epsilon 0.1001 at" in repr(privatize([[1]], 0.1))  # which lies above one tenth

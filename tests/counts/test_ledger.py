@@ -142,6 +142,37 @@ def test_bad_input_is_not_charged(ledger_path, enter):
     assert not ledger_path.exists()
 
 
+@pytest.mark.parametrize("name", ["typo/r", "folder", "n" * 300, "r.csv"])
+@pytest.mark.parametrize("most", [100_000, 1], ids=["a file", "a folder"])
+def test_a_name_that_cannot_be_written_is_not_charged(ledger_path, tmp_path, monkeypatch, name, most):
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", most)
+    no_noise(monkeypatch)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises((OSError, ValueError)):
+        cv.privatize_to_file(
+            COUNTS, tmp_path / name, 1, rows=["a", "b"], ledger=ledger_path, dataset="letters"
+        )
+    assert not ledger_path.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_more_rows_than_a_file_may_have_are_not_charged(ledger_path, tmp_path, monkeypatch):
+    monkeypatch.setattr("countveil.counts.files.release.MOST_ROWS", 1)
+    with pytest.raises(ValueError, match="path: expected at most 1 rows"):
+        cv.privatize_to_file(COUNTS, tmp_path / "r", 1, ledger=ledger_path, dataset="letters")
+    assert not ledger_path.exists()
+
+
+def test_what_fails_once_noise_is_drawn_stays_charged(ledger_path, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("countveil.counts.files.cells.CellFile.add", full)
+    with pytest.raises(OSError, match="cannot write the release: No space left"):
+        cv.privatize_to_file(COUNTS, tmp_path / "r", 1, ledger=ledger_path, dataset="letters")
+    assert (spent(ledger_path), states(ledger_path)) == (1, ["aborted"])
+
+
 def spend_one(ledger_path):
     try:
         cv.privatize(COUNTS, epsilon=1, ledger=ledger_path, dataset="letters")
@@ -334,6 +365,10 @@ def test_a_full_disk_says_that_it_is_the_ledgers(ledger_path, enter, monkeypatch
     with pytest.raises(OSError, match="ledger: expected to write an entry, got: No space left") as caught:
         enter(1)
     assert caught.value.filename == str(ledger_path)
+    with pytest.raises(OSError, match="ledger: expected to write an entry, got: No space left") as caught:
+        cv.privatize_to_file(COUNTS, ledger_path.parent / "r", 1, ledger=ledger_path, dataset="letters")
+    assert caught.value.filename == str(ledger_path)
+    assert not (ledger_path.parent / "r").exists()
 
 
 def test_a_release_is_not_lost_when_the_ledger_is_full_after_it(enter, monkeypatch):

@@ -54,18 +54,78 @@ def test_found_labels_are_the_same_with_and_without_a_missing_one():
 @pytest.mark.parametrize(
     ("ids", "rows", "expected"),
     [
-        ([0, 1], [1, 0], [[600], [500]]),  # as with any index: by its labels
+        ([0, 1], [1, 0], [[600], [500]]),
         ([0, 1, 7], [1, 0], [[600], [500]]),
         ([0, 1], [0, 1, 2], [[500], [600], [0]]),
         ([0, 1, 2], [1.0, 0.0], [[600], [500]]),
-        ([0, 1], ["a", "b"], [[500], [600]]),  # numbers that nobody speaks of: in their order
+        ([0, 1], ["a", "b"], [[0], [0]]),
     ],
 )
-def test_declared_numbers_are_found_in_a_numbered_table(ids, rows, expected):
+def test_declared_numbers_are_found_in_an_index_with_a_name(ids, rows, expected):
     frame = pd.DataFrame({"id": ids, "x": [500, 600, 700][: len(ids)]}).set_index("id")
     assert privatize(frame, 900, rows=rows, columns=["x"]).to_dense().tolist() == expected
-    numbered = frame.reset_index(drop=True) if ids == list(range(len(ids))) else frame
-    assert privatize(numbered, 900, rows=iter(rows), columns=["x"]).to_dense().tolist() == expected
+    named = frame.reset_index(drop=True).rename_axis("id") if ids == list(range(len(ids))) else frame
+    assert privatize(named, 900, rows=iter(rows), columns=["x"]).to_dense().tolist() == expected
+
+
+TEXTS = pd.Series(["x " * 500, "x " * 600, "x " * 700])
+
+
+@pytest.mark.parametrize("rows", [["a", "b", "1"], ["0", "1", "2"], [0.0, 1, np.int64(2)], range(3)])
+def test_rows_that_pandas_numbers_go_by_order(rows):
+    frame = pd.DataFrame({"x": [500, 600, 700]})
+    for given in (rows, iter(rows)):
+        release = privatize(frame, 900, rows=given, columns=["x"])
+        assert release.to_dense().tolist() == [[500], [600], [700]]
+    release = privatize(
+        TEXTS, 900, rows=iter(rows), vocabulary=CountVectorizer(vocabulary=["x"], analyzer=str.split)
+    )
+    assert release.to_dense().tolist() == [[500], [600], [700]]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [["1", "2", "3"], [1, 2, 0], [2021, 2022, 2023], [0, 1], [0, 1, 2, 3], [1.0, 0.0, 2.0], ["-1", "0", "1"], ["00", "01", "02"]],
+)  # fmt: skip
+def test_numbers_that_may_mean_those_of_pandas_are_refused(rows):
+    frame = pd.DataFrame({"x": [500, 600, 700]})
+    for given in (rows, iter(rows)):
+        with pytest.raises(
+            ValueError, match=r"rows: .* got other numbers, which may .* set_index\(\).*to_numpy\(\)"
+        ):
+            privatize(frame, 900, rows=given, columns=["x"])
+    with pytest.raises(ValueError, match=r"rows: .* got other numbers, which may"):
+        privatize(TEXTS, 900, rows=rows, vocabulary=["x"])
+
+
+def test_texts_with_labels_are_found_by_them():
+    texts = pd.Series({"bo": "sea " * 40, "ann": "tea " * 70, "dee": 7})
+    release = privatize(texts, [900, 800, 700], vocabulary=["tea", "sea"], rows=["ann", "bo", "cy"])
+    assert release.to_dense().tolist() == [[70, 0], [0, 40], [0, 0]]
+    assert [each.epsilon for each in release.row_guarantees] == [900, 800, 700]
+    assert release.records[0].labels == ("declared", "declared")
+    with pytest.raises(ValueError, match=r"rows: expected rows=\[...\], got none"):
+        privatize(texts, 900, vocabulary=["tea", "sea"])
+    release = privatize(texts[:2], 900, vocabulary=["tea", "sea"], public_labels=True)
+    assert release.labels[0].tolist() == ["bo", "ann"]
+    assert release.to_dense().tolist() == [[0, 40], [70, 0]]
+    twice = pd.Series(["sea", "tea", "sea"], index=pd.Index([7, 8, 7], name="who"))
+    release = privatize(twice, 900, vocabulary=["tea", "sea"], rows=["8", "7"])
+    assert release.to_dense().tolist() == [[1, 0], [0, 2]]
+    nobody = privatize(twice, 900, vocabulary=["tea", "sea"], rows=["9"])
+    assert nobody.to_dense().tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"ann": "tea"}, {"tea"}, frozenset({"tea"}), pd.DataFrame({"tea": ["tea"]}), pl.DataFrame({"tea": ["tea"]}),
+        nx.Graph([("tea", "sea")]),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_texts_is_refused(texts):
+    with pytest.raises(TypeError, match=f"counts: expected a list of texts, got {type(texts).__name__}"):
+        privatize(texts, 900, vocabulary=["tea", "sea"])
 
 
 def test_one_label_has_one_text():
@@ -236,8 +296,33 @@ def test_a_first_line_of_counts_is_not_taken_for_labels(tmp_path):
     file.write_text("who,17,3\nann,5,6\n")
     with pytest.raises(ValueError, match="first line, got numbers"):
         cv.privatize(file, epsilon=1, index="who", public_labels=True)
-    file.write_text("oil,3\n5,6\n")
-    assert cv.privatize(file, epsilon=900, public_labels=True).labels[1].tolist() == ["oil", "3"]
+    assert cv.privatize(file, epsilon=900, index="who", rows=["ann"], columns=["3"]).to_dense().tolist() == [
+        [6]
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "oil,3",
+        "ann,1e3",
+        '"1,234",oil',
+        "0x1F,oil",
+        "oil,true",
+        "NA,17",
+        "oil, 5 ",
+        "inf,oil",
+        "NA,null",
+        "-,n/a",
+    ],
+)
+def test_one_number_in_the_first_line_is_enough(tmp_path, line):
+    file = tmp_path / "counts.csv"
+    file.write_text(f"{line}\n5,6\n")
+    with pytest.raises(ValueError, match="first line, got numbers, which may be counts"):
+        cv.privatize(file, epsilon=1, public_labels=True)
+    file.write_text("oil,Na,K2,top 10,2nd\n1,2,3,4,5\n")
+    assert cv.privatize(file, epsilon=900, public_labels=True).to_dense().tolist() == [[1, 2, 3, 4, 5]]
 
 
 def test_the_index_that_pandas_saved_is_no_column_of_counts(tmp_path):
@@ -257,3 +342,67 @@ def test_the_index_that_pandas_saved_is_no_column_of_counts(tmp_path):
     table.set_index([["a", "b"], ["x", "y"]]).to_parquet(file)
     with pytest.raises(ValueError, match="got an index of several"):
         cv.privatize(file, epsilon=1, public_labels=True)
+
+
+@pytest.mark.parametrize("name", [None, "patient"])
+def test_no_index_of_pandas_is_a_column_of_counts(tmp_path, name):
+    file = tmp_path / "counts.parquet"
+    table = pd.DataFrame({"who": ["ann", "bo"], "oil": [1, 2]}, index=pd.Index([7654321, 7654399], name=name))
+    table.to_parquet(file)
+    forms = [table, file, pa.Table.from_pandas(table)]
+    for given in [*forms, pl.read_parquet(file)] if name is None else forms:
+        release = cv.privatize(given, epsilon=900, index="who", public_labels=True)
+        assert [labels.tolist() for labels in release.labels] == [["ann", "bo"], ["oil"]]
+        assert release.to_dense().tolist() == [[1], [2]]
+    oil = table[["oil"]]
+    oil.to_parquet(file)
+    for given in (oil, file, pa.Table.from_pandas(oil)):
+        release = cv.privatize(given, epsilon=900, rows=["7654399"], columns=["oil"])
+        assert release.to_dense().tolist() == [[2]]
+    two = table.set_index(pd.MultiIndex.from_tuples([(1, 2), (3, 4)], names=["x", "y"]))[["oil"]]
+    release = cv.privatize(pa.Table.from_pandas(two), epsilon=900, index="x", public_labels=True)
+    assert [labels.tolist() for labels in release.labels] == [["1", "3"], ["oil"]]
+
+
+def test_a_column_without_a_name_is_not_taken_for_counts(tmp_path):
+    """As pandas' to_csv() and R's write.csv() write labels of rows."""
+    file = tmp_path / "counts.csv"
+    table = pd.DataFrame({"oil": [1, 2]}, index=[7654321, 7654399])
+    table.to_csv(file)
+    refused = (
+        r"counts: expected names of all columns, got one without, .*; index= names it \(%r\) where it does"
+    )
+    for more in ({"public_labels": True}, {"columns": ["oil"]}, {"rows": ["a", "b"], "columns": ["oil"]}):
+        with pytest.raises(ValueError, match=refused % ""):
+            cv.privatize(file, epsilon=1, **more)
+        with pytest.raises(ValueError, match=refused % "Unnamed: 0"):
+            cv.privatize(pd.read_csv(file), epsilon=1, **more)
+    release = cv.privatize(file, epsilon=900, index="", rows=[7654399, 7654321], columns=["oil"])
+    assert release.to_dense().tolist() == [[2], [1]]
+    file.write_text("oil,war,\n1,2,\n")  # a comma too many
+    assert cv.privatize(file, epsilon=900, columns=["war"]).to_dense().tolist() == [[2]]
+    with pytest.raises(ValueError, match=refused % ""):
+        cv.privatize(file, epsilon=1, public_labels=True)
+
+
+def test_axes_that_are_named_are_found_by_their_names():
+    lines = pd.DataFrame({"from": ["ann", "ann"], "to": ["bo", "bo"], "n": [500, 6]})
+    people, words = ["ann", "bo"], ["tea", "sea"]
+    release = privatize(lines, 900, long=("from", "to", "n"), labels={"to": people, "from": people})
+    assert (release.axes, release.to_dense().tolist()) == (("from", "to"), [[0, 506], [0, 0]])
+    for labels in ({"sender": people, "receiver": people}, {"from": people, "receiver": people}):
+        release = privatize(lines, 900, long=("from", "to", "n"), labels=labels)
+        assert (release.axes, release.to_dense().tolist()) == (tuple(labels), [[0, 506], [0, 0]])
+    with pytest.raises(
+        ValueError, match=r"labels: expected all axes by their names .*, got to in another place"
+    ):
+        privatize(lines, 900, long=("from", "to", "n"), labels={"to": people, "sender": people})
+    counts = [[1, 2], [3, 4]]
+    turned = {"column": words, "row": people}
+    frame = pd.DataFrame(counts, people, words)
+    for given in (counts, frame):
+        release = privatize(given, 900, labels=turned)
+        assert (release.axes, release.to_dense().tolist()) == (("row", "column"), counts)
+        assert [labels.tolist() for labels in release.labels] == [people, words]
+    release = privatize(frame.rename_axis("who"), 900, labels={"column": words, "who": people})
+    assert (release.axes, release.to_dense().tolist()) == (("who", "column"), counts)

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from countveil.counts import combine_releases, simulate_release
+from countveil.counts import combine_releases, simulate_release, stack_rows
 from countveil.counts.cells.layout import same_arrays
 from countveil.counts.sources.plain_counts import read_counts, read_plain_counts
 
@@ -34,6 +36,26 @@ def test_every_form_gives_the_same_cells(counts):
     assert same_arrays(found[3:], expected[3:])
     assert [a.dtype for a in found.positive] == [a.dtype for a in expected.positive]
     assert found.total() == COUNTS.sum()
+
+
+@pytest.mark.parametrize("form", [pl.DataFrame, pa.table, pd.DataFrame])
+def test_a_table_has_the_names_of_its_columns(form):
+    table = form({"b": [1, 4], "a": [2, 3]})
+    read = read_plain_counts(table)
+    assert read.labels[1].tolist() == ["b", "a"]
+    assert (read.shape, read.total()) == ((2, 2), 10)
+    release = simulate_release([[5, 0]], epsilon=1, seed=0, labels=(["x"], ["a", "b"]))
+    with pytest.raises(
+        ValueError, match="parts: expected the same labels along axis 1, got them in another order"
+    ):
+        stack_rows(release, table, rows=["x", "y", "z"])
+    with pytest.raises(TypeError, match="got 'w' with something else"):
+        read_plain_counts(form({"w": ["x", "y"], "a": [2, 3]}))
+
+
+def test_labels_of_rows_that_pandas_left_in_a_table_are_no_counts():
+    read = read_plain_counts(pa.Table.from_pandas(pd.DataFrame({"a": [1, 2]}, index=["x", "y"])))
+    assert [labels.tolist() for labels in read.labels] == [["x", "y"], ["a"]]
 
 
 def test_the_cells_of_a_sparse_matrix_are_a_copy():

@@ -17,7 +17,9 @@ from countveil.counts import PrivateCounts, ReleaseFileError, load_release, priv
 from countveil.counts.cells.layout import same_arrays
 from countveil.counts.describe import explanation
 from countveil.counts.inputs.forms import FORMS
+from countveil.counts.sources import stack
 from countveil.privacy import Guarantee
+from goodness_of_fit import SEED
 
 SIGNED = np.array([[3, -2, 0, 7], [0, 1, 5, 0], [1, 300, -4, 2]])
 MASK = np.array([[0, 0, 1, 1], [0, 1, 0, 0], [0, 1, 1, 0]], dtype=bool)
@@ -230,6 +232,30 @@ def test_labels_are_carried_and_compared():
 
 
 LABELLED = PrivateCounts(SIGNED, alpha=0.3, labels={"letter": list("abc"), "word": list("wxyz")})
+
+
+def test_one_release_twice_is_found_whatever_is_hidden(monkeypatch):
+    """And without comparing each with all others."""
+    compared = []
+    real = stack.is_same_release
+    monkeypatch.setattr(stack, "is_same_release", lambda *both: compared.append(both) or real(*both))
+    counts = np.random.default_rng(SEED).poisson(3.0, (200, 40))
+    values = np.random.default_rng(SEED + 1).integers(1, 1000, (200, 40)) + counts
+    parts = [PrivateCounts([row], rho=0.1, labels=([f"p{i}"], None)) for i, row in enumerate(values)]
+    hidden = [part.hide(([0], [i % 40])) for i, part in enumerate(parts)]
+    assert cv.stack_rows(*hidden).shape == (200, 40)
+    assert len(compared) < 200
+    again = PrivateCounts([values[3]], rho=0.1, labels=(["q"], None))
+    for one in (again, again.hide(([0], [7])), hidden[3]):
+        for parts_given in ((*hidden, one), (one, *hidden)):
+            with pytest.raises(ValueError, match="parts: expected different releases, got one of them twice"):
+                cv.stack_rows(*parts_given)
+    few = [PrivateCounts([[5, 1]], rho=1.0, labels=([f"p{i}"], None)).hide(([0], [0])) for i in range(3)]
+    assert cv.stack_rows(*few).shape == (3, 2)
+    with pytest.raises(ValueError, match="parts: expected different releases, got one of them twice"):
+        cv.stack_rows(*few, few[0])
+
+
 BAD = [
     ((PUBLIC,), {}, "parts: expected a release among them, got none: plain counts are no release"),
     ((), {}, "parts: expected a release among them, got none"),

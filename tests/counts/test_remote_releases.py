@@ -293,6 +293,38 @@ def test_credentials_are_refused_and_not_shown(address, tmp_path, monkeypatch):
             shown = shown.__cause__ or shown.__context__
 
 
+@pytest.mark.parametrize(
+    "address", ["s3://key:hush@bucket/a", "GS://hush@bucket/a", "hdfs://u:hush@host/a", "s3:/hush@b"]
+)
+def test_an_address_that_has_lost_a_slash_is_not_shown(address, tmp_path):
+    for use in (
+        cv.load_release,
+        ReleaseOnDisk,
+        lambda a: cv.fit(cv.TopicModel(2), a, scratch=tmp_path, progress=False),
+        lambda a: cv.fit(cv.TopicModel(2), a, progress=False),
+        lambda a: cv.privatize(a.with_suffix(".csv"), 1),
+        cv.PrivateCounts(NOISY, rho=1.0).save,
+    ):
+        with pytest.raises((ValueError, TypeError), match=r"expected .*, got an address") as raised:
+            use(Path(address))
+        shown = raised.value
+        while shown is not None:
+            assert "hush" not in str(shown)
+            shown = shown.__cause__ or shown.__context__
+
+
+def test_a_bucket_that_does_not_answer_is_not_asked_for_long():
+    pytest.importorskip("pyarrow._gcsfs")
+    for address, seconds in (
+        ("gs://anonymous@bucket/a", 60),
+        ("gs://anonymous@bucket/a?scheme=https", 60),
+        ("gs://anonymous@bucket/a?retry_limit_seconds=5", 5),
+    ):
+        filesystem, inside = places.open_filesystem(address)
+        assert filesystem.__reduce__()[1][0]["retry_time_limit"].total_seconds() == seconds
+        assert inside == "bucket/a"
+
+
 def test_addresses_without_credentials_and_paths():
     for address in (
         "s3://bucket/a@b:c?region=eu&endpoint_override=host:9000&scheme=http",

@@ -4,6 +4,7 @@ import warnings
 
 import arviz_stats
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse, stats
 
@@ -134,6 +135,24 @@ def test_a_count_that_was_declared_impossible():
         posterior.tree["posterior"][name] = 0 * posterior.tree["posterior"][name]
     assert held_out_log_score(posterior, np.ones_like(TRUTH)) == -np.inf
     assert held_out_log_score(posterior, np.zeros_like(TRUTH)) == 0.0
+
+
+def test_labels_must_be_those_that_were_fitted():
+    named = cv.simulate_release(TRUTH, epsilon=1, seed=SEED, labels=(list("vwxyz"), list("abcd")))
+    posterior = cv.fit(cv.TopicModel(2), named.hide(MASK), sweeps=20, thin=2, seed=1, progress=False)
+    frame = pd.DataFrame(TRUTH, *named.labels)
+    score = held_out_log_score(posterior, frame)
+    for same in (TRUTH, pd.DataFrame(TRUTH), frame.reset_index(drop=True)):
+        assert held_out_log_score(posterior, same) == score
+    for other in (frame.iloc[::-1], frame.iloc[:, ::-1]):
+        with pytest.raises(
+            ValueError, match=r"data: expected the labels that were fitted along axis .* another order"
+        ):
+            held_out_log_score(posterior, other)
+    with pytest.raises(
+        ValueError, match="data: expected the labels that were fitted along axis 1, got 'x' in place"
+    ):
+        held_out_log_score(posterior, frame.rename(columns={"a": "x"}))
 
 
 def test_what_cannot_be_scored_is_refused(tmp_path):

@@ -1,11 +1,13 @@
 """Runs that refer to a large release on disk, and do not hold it."""
 
+import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import countveil as cv
 from countveil.counts import ReleaseFileError
@@ -65,6 +67,67 @@ def test_a_small_one_is_copied_as_it_is(release, tmp_path, monkeypatch):
     assert cv.extend(run, 30, progress=False).release == expected
     with pytest.raises(ValueError, match="data: expected none, because the release is in the run"):
         cv.extend(run, 40, COUNTS, progress=False)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A stranger's release folder with more in it than a release has, and some of that links to files of the user."""
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", 10)
+    secret, folder = tmp_path / "home" / "id_rsa", tmp_path / "folder"
+    secret.parent.mkdir()
+    secret.write_text("hush")
+    cv.simulate_release(COUNTS, epsilon=1, seed=SEED, labels=([f"r{i}" for i in range(30)], None)).save(
+        folder
+    )
+    (folder / "generation-1" / "notes").symlink_to(secret)
+    (folder / "more").symlink_to(secret.parent)
+    (folder / "device").symlink_to("/dev/null")  # not one that never ends, should this test fail
+    (folder / "junk").write_text("hush")
+    return folder
+
+
+def files_in(run):
+    with xr.open_datatree(run, engine="zarr", consolidated=False) as tree:
+        packed = tree["release"].to_dataset().load()
+    return json.loads(packed.attrs["files"]), [one.to_numpy().tobytes() for one in packed.data_vars.values()]
+
+
+NAMES = ["release.json", "generation-1/cells/part-00000.parquet", "generation-1/rows.parquet"]
+
+
+def test_of_a_folder_only_the_files_of_the_release_are_copied(folder, tmp_path, monkeypatch):
+    run, again = tmp_path / "run.zarr", tmp_path / "again.zarr"
+    cv.fit(MODEL, folder, scratch=tmp_path, store=run, **SETTINGS)
+    assert cv.load_posterior(run).release == cv.load_release(folder)
+    # A run of the stranger's that refers to it, saved by the user.
+    with monkeypatch.context() as patch:
+        patch.setattr(packed_release, "LARGEST_PACKED", 100)
+        cv.fit(MODEL, folder, scratch=tmp_path, store=tmp_path / "gift.zarr", **SETTINGS)
+    cv.load_posterior(tmp_path / "gift.zarr").save(again)
+    for one in (run, again):
+        names, contents = files_in(one)
+        assert sorted(names) == sorted(f"release.parquet/{name}" for name in NAMES)
+        assert not any(b"hush" in content for content in contents)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_in_place_of_a_file_is_not_followed(folder, tmp_path, name):
+    release, away = ReleaseOnDisk(folder), tmp_path / "away"
+    (folder / name).rename(away)
+    (folder / name).symlink_to(away)
+    with pytest.raises(ReleaseFileError, match=r"expected a regular file, got .*a link or something else"):
+        packed_release.pack_release(release)
+
+
+def test_no_more_is_copied_than_a_run_may_hold(folder, monkeypatch):
+    release = ReleaseOnDisk(folder)
+    packed_release.pack_release(release)
+    monkeypatch.setattr(packed_release, "LARGEST_PACKED", release.n_bytes)
+    packed_release.pack_release(release)
+    with (folder / "generation-1" / "rows.parquet").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(ReleaseFileError, match=f"expected at most {release.n_bytes:,} bytes, got more"):
+        packed_release.pack_release(release)
 
 
 def test_a_release_that_has_moved(release, tmp_path):

@@ -119,7 +119,10 @@ def test_a_release_that_is_not_there_any_more(remote, tmp_path):
 def test_a_small_one_is_copied_as_it_is(remote, tmp_path, monkeypatch):
     monkeypatch.setattr(packed_release, "LARGEST_PACKED", 10**6)
     run, expected = tmp_path / "run.zarr", cv.load_release(here(remote))
+    if here(remote).is_dir():
+        (here(remote) / "junk").write_bytes(b"no part of the release")
     cv.fit(MODEL, ADDRESS, scratch=tmp_path, store=run, **SETTINGS)
+    assert remote.fetched("junk") == 0
     remote.failing = "", OSError("no network")
     assert cv.load_posterior(run).release == expected
     assert cv.extend(run, 30, progress=False).release == expected
@@ -132,6 +135,10 @@ def test_a_small_one_is_copied_as_it_is(remote, tmp_path, monkeypatch):
         "s3://bucket/release?endpoint_override=host",
         "abfs://container@host/release",
         "file://host/release",
+        r"\\host\share\release",
+        r"\/host\share\release",
+        r"/\host/share/release",
+        "//host/share/release",
     ],
 )
 def test_no_machine_is_asked_because_a_run_says_so(path, tmp_path, monkeypatch):

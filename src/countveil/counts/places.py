@@ -24,6 +24,12 @@ _BUCKET, _MACHINE = re.compile(r"[A-Za-z0-9._-]*"), re.compile(r"[^:\[\]]*(:\d*)
 _OPTIONS = (
     "region", "scheme", "endpoint_override", "project_id", "retry_limit_seconds", "enable_tls", "user",
 )  # fmt: skip
+# An address that has lost a slash, as in a Path: it would be looked for here, and named with all that is in it.
+_LOST_SLASH = re.compile(
+    r"(s3[an]?|gcs|gs|abfss?|wasbs?|adls?|hdfs|viewfs|https?|ftp|file):[/\\]", re.IGNORECASE
+)
+# Seconds for which Google is asked for a bucket, unless the address says how many: else it takes 15 minutes.
+_RETRY_SECONDS = 60
 # Whose addresses name a bucket, wherever the environment says that the machines are.
 _BUCKETS = ("s3", "gs", "gcs")
 
@@ -38,6 +44,15 @@ def scheme_of(path: Any) -> str | None:
     """
     found = _ADDRESS.match(path) if isinstance(path, str) else None
     return None if found is None else found[1]
+
+
+def has_lost_slash(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is an address, it seems, and nothing here.
+
+    >>> has_lost_slash(Path("s3://bucket/a")), has_lost_slash("a:b/c")
+    (True, False)
+    """
+    return bool(_LOST_SLASH.match(os.fspath(path))) and not os.path.lexists(path)
 
 
 def check_address(address: str) -> None:
@@ -78,8 +93,11 @@ def open_filesystem(address: str) -> tuple[Any, str]:
     """The filesystem that an address names, and the path there."""
     from pyarrow.fs import FileSystem
 
+    limited = address
+    if address.lower().startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in address:
+        limited += f"{'&' if '?' in address else '?'}retry_limit_seconds={_RETRY_SECONDS}"
     try:
-        return FileSystem.from_uri(address)
+        return FileSystem.from_uri(limited)
     except (ValueError, ImportError, NotImplementedError) as error:
         raise ValueError(
             "path: expected a path, or an address that pyarrow opens (s3://, gs://, abfs://, hdfs://), "
@@ -92,7 +110,7 @@ def place_of(path: str | os.PathLike[str] | RemotePlace) -> Place:
     if isinstance(path, RemotePlace):
         return path
     if scheme_of(path) is None:
-        return Path(path)
+        return _path(path, "path")
     address = str(path)
     check_address(address)
     try:
@@ -116,6 +134,14 @@ def local_path(path: str | os.PathLike[str], name: str = "path") -> Path:
         raise ValueError(
             f"{name}: expected a path of this machine, got an address: only releases are read there, and nothing "
             "is written; save it here, and copy it there"
+        )
+    return _path(path, name)
+
+
+def _path(path: str | os.PathLike[str], name: str) -> Path:
+    if has_lost_slash(path):
+        raise ValueError(
+            f"{name}: expected a path, or an address as text, with both of its slashes, got an address as a path"
         )
     return Path(path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from countveil.counts.files.release import check_free, check_not_input, ids_in, 
 from countveil.counts.guarantees import RowGuarantees, read_guarantees
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import LabelledCounts
+from countveil.counts.inputs.count_files import may_be_counts
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.ledger.ledger import Charge, Ledger, charged, check_ledger
 from countveil.counts.places import local_path
@@ -71,7 +73,8 @@ def privatize(
         makes a row or column of pure noise. For a graph ``rows`` are its nodes; with other ``columns``, rows
         are senders and columns recipients (new actors by known ones, say).
     labels
-        The same for any number of axes: for each axis its labels or None, or {axis name: labels}.
+        The same for any number of axes: for each axis its labels or None, or {axis name: labels}. Names that the
+        axes have mean these, in any order; others are new ones, in the order of the axes.
     public_labels
         True takes labels that were not declared from the counts. **Then the guarantee holds only if it is
         no secret which labels occur.** Found labels are sorted, except those of a wide table.
@@ -81,7 +84,7 @@ def privatize(
         are zeros and get noise.
     index
         The name of a wide table's column that holds the row labels. Otherwise they are a pandas index, or
-        rows have no labels.
+        rows have no labels and go by order, as they do where pandas only numbers them.
     vocabulary
         For texts: the words to count, declared beforehand, or scikit-learn's CountVectorizer with such a
         ``vocabulary``. Words outside it are left out.
@@ -160,15 +163,36 @@ def privatize_to_file(
     check_free(target, overwrite)
     given, promise = _prepare(counts, InputOptions(**options), epsilon, precision, unit, guarantee)
     draft = _draft(given, promise)
-    with charged(
+    charge = charged(
         ledger, _charge(given, draft, dataset, target), replaces=ids_in(target) if overwrite else ()
-    ):
-        stream_release(
-            target, draft, _noisy(given, promise),
-            list_observed=given.counts.mostly_missing,
-            keep_negative=keep_negative, overwrite=overwrite,
-        )  # fmt: skip
+    )
+    with ExitStack() as entered:
+
+        def noisy() -> Iterator[Block]:
+            # Only now: a file that cannot be written at all costs nothing.
+            try:
+                entered.enter_context(charge)
+            except OSError as error:
+                raise _NotChargedError(error) from error  # which is not about the release
+            yield from _noisy(given, promise)
+
+        try:
+            stream_release(
+                target, draft, noisy(),
+                list_observed=given.counts.mostly_missing,
+                keep_negative=keep_negative, overwrite=overwrite,
+            )  # fmt: skip
+        except _NotChargedError as failed:
+            raise failed.error from None
     return promise.guarantee
+
+
+class _NotChargedError(Exception):
+    """The ledger could not be written: by the error that said so."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def _prepare(
@@ -178,6 +202,12 @@ def _prepare(
     given = read_input(counts, options)
     if _is_text_file(counts) and given.form == "wide table" and given.declared[1] == "from the data":
         _check_first_line(given.labels[1])
+    if promise.rows is not None and given.form == "long table" and given.declared[0] == "from the data":
+        # Found rows come sorted: nobody has seen the order in which they would get their levels.
+        raise ValueError(
+            f"{promise.parameter}: expected one value where rows are taken from a long table, got a list; rows= "
+            "declares them in the order of the list"
+        )
     return given, promise.to(given.counts.shape[0], pairs=given.has_pairs)
 
 
@@ -187,15 +217,7 @@ def _is_text_file(counts: Any) -> bool:
 
 def _check_first_line(labels: Any) -> None:
     """Refuse one that may be counts, of a file without names of columns: labels are released as they are."""
-
-    def is_number(label: Any) -> bool:
-        try:
-            float(label)
-        except ValueError:
-            return not str(label).strip()
-        return True
-
-    if labels is not None and all(map(is_number, labels)):
+    if labels is not None and may_be_counts(labels):
         raise ValueError(
             "counts: expected names of columns in the first line, got numbers, which may be counts and would be "
             "released as they are; columns= declares labels that are numbers"

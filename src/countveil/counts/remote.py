@@ -63,17 +63,13 @@ class RemotePlace:
 
     def iterdir(self) -> Iterator[RemotePlace]:
         """What lies in a folder."""
-        for name, info in self._listed(recursive=False):
-            yield replace(self / name, n_bytes=info.size or 0)
+        from pyarrow.fs import FileSelector
 
-    def files(self) -> Iterator[tuple[str, RemotePlace]]:
-        """All files below a folder, by their names from there on; one file has the name ''."""
-        if not self.is_dir():
-            yield "", self
-            return
-        for name, info in self._listed(recursive=True):
-            if info.type.name == "File":
-                yield name, self / name
+        with reaching(self.address):
+            found = self.filesystem.get_file_info(FileSelector(self.path))
+        for info in found:
+            name = info.path.removeprefix(self.path).lstrip("/")
+            yield replace(self / name, n_bytes=info.size or 0)
 
     def open(self) -> RemoteFile:
         """Its bytes; FileNotFoundError if there are none."""
@@ -83,13 +79,6 @@ class RemotePlace:
     def _info(self) -> Any:
         with reaching(self.address):
             return self.filesystem.get_file_info(self.path)
-
-    def _listed(self, *, recursive: bool) -> list[tuple[str, Any]]:
-        from pyarrow.fs import FileSelector
-
-        with reaching(self.address):
-            found = self.filesystem.get_file_info(FileSelector(self.path, recursive=recursive))
-        return [(info.path.removeprefix(self.path).lstrip("/"), info) for info in found]
 
 
 class RemoteFile(io.RawIOBase):

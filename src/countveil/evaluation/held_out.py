@@ -8,6 +8,7 @@ import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.layout import row_indices
+from countveil.counts.inputs.labels import expect_labels
 from countveil.counts.sources.plain_counts import read_plain_counts
 from countveil.evaluation.likelihood import cell_draws, cell_places
 from countveil.inference.observed import cells_at, observe, seen
@@ -29,7 +30,8 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
     posterior
         Fitted to ``release.hide(cells)``, or to a masked array of plain counts.
     data
-        What was hidden: the release as it was before, or the (true) counts.
+        What was hidden: the release as it was before, or the (true) counts. Their labels, where they have any, must
+        be those that were fitted, in the same order.
     cells
         Score these cells only: a boolean mask, dense or sparse, or a tuple of index arrays. They must have
         been missing in the fit. By default all cells that were missing there and are not here. Cells that the
@@ -57,6 +59,10 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
         data = read_plain_counts(data)
     if data.shape != posterior._shape:
         raise ValueError(f"data: expected the shape that was fitted, {posterior._shape}, got {data.shape}")
+    for axis, both in enumerate(zip(fitted.labels, data.labels, strict=True)):
+        before, now = map(_names, both)
+        if before is not None and now is not None:
+            expect_labels(before, now, f"data: expected the labels that were fitted along axis {axis}")
     if cells is None:
         rows, columns = _missing_cells(fitted)
     else:
@@ -79,6 +85,11 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
         chosen = (each[part] for each in (rows, columns, values, noise))
         total += float(_log_mean_exp(cell_draws(posterior, rho, *chosen)).sum())
     return total / len(rows)
+
+
+def _names(labels: np.ndarray | None) -> np.ndarray | None:
+    """Labels, unless they only number an axis, as pandas does where nobody names it."""
+    return None if labels is None or list(labels) == [str(i) for i in range(len(labels))] else labels
 
 
 def _missing_cells(data: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -27,6 +27,8 @@ runs a label as a formula, text that begins like one (= + - @) has an apostrophe
 before it there. In Python posterior.topics().table and
 posterior.to_dataframe("memberships") have all labels as they are."""
 
+_COMPRESSIONS: dict[str, Any] = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+
 _EXAMPLE = """\
 example: countveil topics run.zarr --words 15 --csv topics.csv --memberships shares.csv"""
 
@@ -41,6 +43,9 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add("--words", type=int, default=10, metavar="N", help="words of a topic (default 10)")
     add("--csv", metavar="FILE", help="write topics and words as a table (formulas defused, see above)")
     add("--memberships", metavar="FILE", help="write each document's shares of the topics as a table (alike)")
+    add(
+        "--overwrite", action="store_true", help="replace files that are no such tables of an earlier command"
+    )
     add_max_r_hat(parser, "")
     return [parser]
 
@@ -70,11 +75,37 @@ def run(arguments: argparse.Namespace) -> int:
         what, lines = (kind, known) if known else ("another model", "print(posterior.tree)")
         raise _without_topics(what, lines, arguments.run_folder) from error
     print(topics)
+    tables = {}
     if arguments.csv is not None:
-        _write(topics.table, arguments.csv)
+        tables[arguments.csv] = topics.table
     if arguments.memberships is not None:
-        _write(posterior.to_dataframe("memberships"), arguments.memberships)
+        tables[arguments.memberships] = posterior.to_dataframe("memberships")
+    for name, table in tables.items():  # before any is written
+        _check_free(_for_spreadsheets(table), name, arguments.overwrite)
+    for name, table in tables.items():
+        _write(table, name)
     return exit_code(posterior, arguments.max_r_hat)
+
+
+def _check_free(table: pd.DataFrame, name: str, overwrite: bool) -> None:
+    """Refuse a name that another file has, unless told otherwise; a table with the same columns is an older one."""
+    target = Path(os.path.realpath(name))
+    if not target.is_file() or overwrite:
+        return
+    if ".csv" not in target.suffixes or not _has_columns(target, list(table.columns)):
+        raise FileExistsError(
+            f"expected a new name, or a table of this command to replace, got {name}, which is something else; "
+            "--overwrite replaces it"
+        )
+
+
+def _has_columns(file: Path, columns: list[Any]) -> bool:
+    import pandas as pd
+
+    try:
+        return list(pd.read_csv(file, nrows=0, compression=_COMPRESSIONS.get(file.suffix))) == columns
+    except Exception:  # whatever it is, it is no such table
+        return False
 
 
 def _write(table: pd.DataFrame, name: str) -> None:
@@ -86,12 +117,10 @@ def _write(table: pd.DataFrame, name: str) -> None:
     target = Path(os.path.realpath(name))  # where a link leads
     if target.exists() and not target.is_file():
         safe.to_csv(name, index=False)
-    elif target.exists() and ".csv" not in target.suffixes:
-        raise FileExistsError(f"expected a new name, or a table to replace (.csv), got {name}, which exists")
     else:
         with new_file(target, overwrite=True) as file:
-            ends = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}.get(target.suffix)
-            safe.to_csv(file, index=False, compression=ends)  # not by its name, which others may turn
+            # Not by its name, which others may turn.
+            safe.to_csv(file, index=False, compression=_COMPRESSIONS.get(target.suffix))
     print(f"Wrote {visible(name)}.")
 
 

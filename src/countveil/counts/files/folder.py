@@ -236,22 +236,10 @@ def read_folder(
 
     Without ``named`` the files of labels and of the rows' guarantees are left alone.
     """
-    if not is_there(folder / HEADER):
-        raise ReleaseFileError(f"expected a release, got a folder without {HEADER}")
-    encoded = _header_bytes(folder)
-    header = read_header(encoded)
-    generation = header.pop("generation", None)
-    if generation is not None:
-        if not isinstance(generation, str) or not _GENERATION.fullmatch(generation):
-            raise ReleaseFileError("expected the name of a generation, got another")
-        folder = folder / generation
-        check_is_folder(folder)
-    parts = _found_parts(folder, header.pop("parts"))
-    files, labelled, shape = header.pop("files"), header["labels"], header["shape"]
-    if not isinstance(files, list) or not len(files) == len(labelled) == len(shape):
-        raise ReleaseFileError("expected an entry for the labels of each axis")
-    names = [folder / _name_file(place) for place, entry in enumerate(files) if entry is not None]
-    room = room or Room(len(encoded) + sum(map(size_at, (*parts, *names))))
+    header, folder, files, parts, n_bytes = _described(folder)
+    labelled, shape = header["labels"], header["shape"]
+    names = [folder / name for name in _name_files(files)]
+    room = room or Room(n_bytes + sum(map(size_at, (*parts, *names))))
     labels: list[list[str | None] | None] = []
     if not named:
         return header, parts, room
@@ -268,6 +256,35 @@ def read_folder(
             header["row_guarantees"] = _pairs(texts)
     header["labels"] = labels
     return header, parts, room
+
+
+def files_of(folder: Place) -> Iterator[tuple[str, Place]]:
+    """The files that ``read_folder`` reads, by their names from here on: what lies beside them is no part of it."""
+    _, inner, files, parts, _ = _described(folder)
+    below = "" if inner == folder else f"{inner.name}/"
+    yield HEADER, folder / HEADER
+    for name in _name_files(files):
+        yield f"{below}{name}", inner / name
+    for part in parts:
+        yield f"{below}cells/{part.name}", part
+
+
+def _described(folder: Place) -> tuple[dict[str, Any], Place, list[Any], list[Place], int]:
+    """The header; the folder of all else; what is said of files of labels; those of cells; the header's size."""
+    if not is_there(folder / HEADER):
+        raise ReleaseFileError(f"expected a release, got a folder without {HEADER}")
+    encoded = _header_bytes(folder)
+    header = read_header(encoded)
+    generation = header.pop("generation", None)
+    if generation is not None:
+        if not isinstance(generation, str) or not _GENERATION.fullmatch(generation):
+            raise ReleaseFileError("expected the name of a generation, got another")
+        folder = folder / generation
+        check_is_folder(folder)
+    parts, files = _found_parts(folder, header.pop("parts")), header.pop("files")
+    if not isinstance(files, list) or not len(files) == len(header["labels"]) == len(header["shape"]):
+        raise ReleaseFileError("expected an entry for the labels of each axis")
+    return header, folder, files, parts, len(encoded)
 
 
 def _found_parts(folder: Place, n: Any) -> list[Place]:
@@ -345,6 +362,11 @@ def is_release_folder(folder: Path) -> bool:
 
 def _name_file(place: int) -> str:
     return ("rows", "columns")[place] + ".parquet" if place < 2 else f"axis{place}.parquet"
+
+
+def _name_files(files: list[Any]) -> list[str]:
+    """Of the axes that have one."""
+    return [_name_file(place) for place, entry in enumerate(files) if entry is not None]
 
 
 def _part(folder: Any, number: int) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zipfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +18,16 @@ from countveil.counts.bounded.numpy_files import check_archive, check_array
 from countveil.counts.bounded.pages import check_pages
 from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
 from countveil.counts.bounded.within import data_size, has_hole
-from countveil.counts.inputs.labels import object_array
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.inputs.tables import Table, as_table
+from countveil.counts.inputs.tables import Table
 from countveil.counts.places import local_path
 
 # Bytes that a cell of a table takes, and a letter of a file in which every other one is a number of its own.
 _CELL, _LETTER, _LONGEST_NUMBER = 8, 50, 100
+# Numbers as people write them; what can be in a number as files have it; a cell without one.
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.'\u2019\s]\d{3})+([.,]\d*)?")
+_DIGIT_OR_WORD = re.compile(r"\d|inf|nan|true|false", re.IGNORECASE)
+_NOTHING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", ".", "?")
 _KINDS = ".csv, .tsv, .parquet, .mtx, .mtx.gz, .npz or .npy"
 
 
@@ -113,6 +118,30 @@ def _parsed(texts: Any, lines: np.ndarray) -> np.ndarray:
     return chosen.to_numpy()
 
 
+def may_be_counts(names: Iterable[str]) -> bool:
+    """Whether names of columns are a line of counts, it seems: one is a number, or nothing stands in any.
+
+    >>> [may_be_counts(names) for names in (["tea", "sea"], ["tea", "0x1F"], ["1,234"], ["NA", ""], ["Na", "K"])]
+    [False, True, True, True, False]
+    """
+    import pyarrow as pa
+
+    def is_number(name: str) -> bool:
+        if _THOUSANDS.fullmatch(name):
+            return True
+        with suppress(ValueError):
+            float(name)
+            return True
+        # As the cells are read.
+        return bool(
+            _DIGIT_OR_WORD.search(name)
+            and _parsed(pa.chunked_array([[name]]), np.ones(1, bool)).dtype.kind in "biuf"
+        )
+
+    texts = [name.strip() for name in names]
+    return any(map(is_number, texts)) or all(text.lower() in _NOTHING for text in texts)
+
+
 def _parquet(source: Path, options: InputOptions, room: Room) -> Any:
     import pyarrow.parquet as pq
 
@@ -124,22 +153,7 @@ def _parquet(source: Path, options: InputOptions, room: Room) -> Any:
     if b"countveil" in (table.schema.metadata or {}):
         # Its columns would pass for a table of counts, and noise would be taken for data.
         raise _RefusedError("a file of counts, got a release")
-    index = [name for name in _pandas_index(table) if name in table.column_names]
-    if not index or options.long is not None or options.index is not None:
-        return table
-    if len(index) > 1:
-        raise _RefusedError("one column of row labels (or long=), got an index of several")
-    # As in the table that pandas saved: labels of rows, not counts.
-    rest, labels = as_table(table.drop_columns(index)), table.column(index[0]).to_pylist()
-    assert rest is not None
-    rows_by = "" if index[0].startswith("__index_level_") else index[0]
-    return rest._replace(row_labels=object_array(labels), rows_by=rows_by)
-
-
-def _pandas_index(table: Any) -> list[str]:
-    """The columns that were the index of a table of pandas; one that only counts the rows is none."""
-    described = table.schema.pandas_metadata or {}
-    return [name for name in described.get("index_columns", []) if isinstance(name, str)]
+    return table
 
 
 def _npz(source: Path, options: InputOptions, room: Room) -> Any:

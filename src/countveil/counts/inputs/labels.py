@@ -24,7 +24,8 @@ VALUE = "value"
 OUTSIDE = -1
 
 _NUMBER = re.compile(r"[+-]?(\d{1,50}\.?\d{0,50}|\.\d{1,50})(e[+-]?\d{1,2})?$", re.ASCII)
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
+# Those that are spaces (tabs, ends of lines) stay spaces.
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 # A time of day after a date, and one that says nothing: midnight, no fraction, no offset.
 _TIME = re.compile(r"^(\d{4}-\d\d-\d\d)t(\d\d:)", re.ASCII)
 _MIDNIGHT = re.compile(
@@ -61,13 +62,13 @@ def read_labels(
     """
     n_axes = len(shape)
     if given is None:
-        return _default_axes(n_axes), (None,) * n_axes
+        return default_axes(n_axes), (None,) * n_axes
     if axes is not None:
         given = dict(zip(axes, given, strict=True))
     if isinstance(given, Mapping):
         names, entries = _axis_names(given), list(given.values())
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        names, entries = _default_axes(n_axes), list(given)
+        names, entries = default_axes(n_axes), list(given)
     else:
         raise TypeError(f"labels: expected labels (or None) for each axis, got {type(given).__name__}")
     if len(entries) != n_axes:
@@ -75,7 +76,8 @@ def read_labels(
     return names, tuple(map(_axis_of_length, entries, names, shape))
 
 
-def _default_axes(n_axes: int) -> tuple[str, ...]:
+def default_axes(n_axes: int) -> tuple[str, ...]:
+    """What axes are called where nobody says it."""
     return ("row", "column") if n_axes == 2 else tuple(f"axis{i}" for i in range(n_axes))
 
 
@@ -244,7 +246,7 @@ def coarse_key(label: Any) -> str:
         apart = unicodedata.normalize("NFKD", text.translate(_QUOTES))
         text = "".join(one for one in apart if not _is_mark(one))
         text = unicodedata.normalize("NFKC", text.casefold())
-    text = _CONTROL.sub("", " ".join(text.split())).casefold()
+    text = " ".join(_CONTROL.sub("", text).split()).casefold()
     text = _MIDNIGHT.sub("", _TIME.sub(r"\1 \2", text))
     if _NUMBER.match(text):
         number = Decimal(text).normalize(_DECIMAL)
@@ -254,6 +256,8 @@ def coarse_key(label: Any) -> str:
 
 def _is_mark(character: str) -> bool:
     """Whether it only changes how others look, or is not seen at all."""
+    if character.isspace():
+        return False
     return unicodedata.category(character) in ("Mn", "Me", "Cf", "Cc") or character in _UNSEEN
 
 
@@ -298,7 +302,7 @@ class Labelled(Protocol):
 
 def common_axes(parts: Sequence[Labelled], name: str) -> tuple[str, ...]:
     """The names of the axes: default names give way to others, others must agree."""
-    default = _default_axes(len(parts[0].shape))
+    default = default_axes(len(parts[0].shape))
     named = [part.axes for part in parts if part.axes != default]
     for axes in named[1:]:
         if axes != named[0]:
@@ -311,11 +315,11 @@ def check_same_labels(parts: Sequence[Labelled], axis: int, name: str) -> Any:
     """The labels of this axis: those that have any must agree, in the same order."""
     labelled = [part.labels[axis] for part in parts if part.labels[axis] is not None]
     for labels in labelled[1:]:
-        _expect_labels(labelled[0], labels, f"{name}: expected the same labels along axis {axis}")
+        expect_labels(labelled[0], labels, f"{name}: expected the same labels along axis {axis}")
     return labelled[0] if labelled else None
 
 
-def _expect_labels(before: Any, now: Any, message: str) -> None:
+def expect_labels(before: Any, now: Any, message: str) -> None:
     """Refuse other labels, or another order."""
     if np.array_equal(before, now):
         return

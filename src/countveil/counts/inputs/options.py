@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from countveil.counts.inputs.labels import default_axes
+from countveil.counts.shown_text import visible
+
 
 class InputOptions(NamedTuple):
     """The options as they were given; see ``privatize``."""
@@ -27,8 +30,13 @@ class InputOptions(NamedTuple):
             if not unused and name not in (*allowed, "labels", "rows", "columns", "public_labels"):
                 raise ValueError(f"{name}: expected only {_ONLY_WITH[name]}, got it with {kind}")
 
-    def declared(self, n_axes: int) -> tuple[tuple[str, ...] | None, list[Any]]:
-        """Axis names, if any were given, and for each axis what was declared or None."""
+    def declared(
+        self, n_axes: int, names: Sequence[str] | None = None
+    ) -> tuple[tuple[str, ...] | None, list[Any]]:
+        """Axis names, if any were given, and for each axis what was declared or None.
+
+        ``names``: what the axes are called in the counts, where that is not the usual.
+        """
         if self.labels is None:
             if n_axes == 2:
                 return None, [self.rows, self.columns]
@@ -49,7 +57,25 @@ class InputOptions(NamedTuple):
             raise TypeError(f"labels: expected labels (or None) for each axis, got {kind}")
         if len(entries) != n_axes:
             raise ValueError(f"labels: expected an entry for each of the {n_axes} axes, got {len(entries)}")
-        return axes, entries
+        if axes is None:
+            return axes, entries
+        return _in_order(axes, entries, list(default_axes(n_axes) if names is None else names))
+
+
+def _in_order(
+    axes: tuple[str, ...], entries: list[Any], names: list[str]
+) -> tuple[tuple[str, ...], list[Any]]:
+    """Entries in the order of the axes: the same names mean the same axes, and others are new ones, in order."""
+    if set(axes) == set(names):
+        found = dict(zip(axes, entries, strict=True))
+        return tuple(names), [found[name] for name in names]
+    for place, axis in enumerate(axes):
+        if axis in names and names[place] != axis:
+            raise ValueError(
+                f"labels: expected all axes by their names ({', '.join(map(visible, names))}), or new names in "
+                f"their order, got {visible(str(axis))} in another place"
+            )
+    return axes, entries
 
 
 _ONLY_WITH = {

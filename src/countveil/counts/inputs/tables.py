@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ from countveil.counts.inputs.labels import LabelIndex, label_index, object_array
 from countveil.counts.inputs.options import InputOptions, comes_from
 
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
+# What pandas calls a column without a name: an index that was saved, as a rule.
+_SAVED_INDEX, _UNNAMED = re.compile(r"__index_level_\d+__"), re.compile(r"\s*|Unnamed: \d+")
+_WHOLE = re.compile(r"[+-]?\d+")
 
 
 class Table(NamedTuple):
@@ -26,6 +30,7 @@ class Table(NamedTuple):
     parse: Callable[[int, np.ndarray], np.ndarray] | None = None
     rows_by: str = ""  # the name of those labels
     is_numbered: bool = False  # whether its row labels are but 0, 1, 2, ..., as pandas gives them to all
+    was_index: tuple[int, ...] = ()  # columns that were the index of a table of pandas: no counts
 
 
 def as_table(counts: Any) -> Table | None:
@@ -34,22 +39,47 @@ def as_table(counts: Any) -> Table | None:
         return counts
     if comes_from(counts, "pandas", "DataFrame"):
         index = counts.index
-        numbered = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+        counted = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
         return Table(
             list(counts.columns),
             lambda i: _pandas_array(counts.iloc[:, i]),
             len(counts),
             _pandas_array(index),
             rows_by="" if index.name is None else str(index.name),
-            is_numbered=numbered,
+            is_numbered=counted and index.name is None,
         )
     if comes_from(counts, "polars", "DataFrame"):
-        return Table(counts.columns, lambda i: _polars_array(counts.to_series(i)), counts.height, None)
+        names = counts.columns
+        return Table(
+            names,
+            lambda i: _polars_array(counts.to_series(i)),
+            counts.height,
+            None,
+            was_index=_saved_index(names),
+        )
     if comes_from(counts, "pyarrow", "Table"):
-        return Table(counts.column_names, lambda i: _arrow_array(counts.column(i)), counts.num_rows, None)
+        names, described = counts.column_names, counts.schema.pandas_metadata or {}
+        # One that only counts the rows is no column.
+        saved = [name for name in described.get("index_columns", []) if isinstance(name, str)]
+        return Table(
+            names,
+            lambda i: _arrow_array(counts.column(i)),
+            counts.num_rows,
+            None,
+            was_index=_saved_index(names, saved),
+        )
     if comes_from(counts, "polars", "LazyFrame"):
         raise TypeError("counts: expected a table, got a polars LazyFrame; collect() it first")
     return None
+
+
+def _saved_index(names: list[Any], saved: Container[Any] = ()) -> tuple[int, ...]:
+    """Of the columns those that were an index, by what pandas says of them, or by the names that it gives."""
+    return tuple(
+        place
+        for place, name in enumerate(names)
+        if name in saved or (isinstance(name, str) and _SAVED_INDEX.fullmatch(name))
+    )
 
 
 def _arrow_array(column: Any) -> np.ndarray:
@@ -77,16 +107,14 @@ def read_table(table: Table, options: InputOptions) -> LabelledCounts:
 
 
 def _wide(table: Table, options: InputOptions) -> LabelledCounts:
-    names, columns = list(table.names), list(range(len(table.names)))
-    found_rows = table.row_labels
-    if options.index is not None:
-        place = _place(table, options.index, "index")
-        found_rows = _column(table, place)
-        del names[place], columns[place]
-    axes, (rows, cols) = options.declared(2)
+    index, rows_by = _index(table, options)
+    axes, (rows, cols) = options.declared(2, [rows_by or "row", "column"])
     rows = list(rows) if isinstance(rows, Iterator) else rows
-    if table.is_numbered and options.index is None and not _are_numbers(rows):
-        found_rows = None  # nobody speaks of these numbers
+    cols = list(cols) if isinstance(cols, Iterator) else cols
+    found_rows = labels_of_rows(table, rows) if index is None else _column(table, index)
+    columns = [place for place in range(len(table.names)) if place != index and place not in table.was_index]
+    names = [table.names[place] for place in columns]
+    _check_named(names, cols)
     check_shape((table.length if found_rows is None else 1, len(names)), "counts")
     along_columns = label_index(
         cols, object_array(names), "column", "columns", public=options.public_labels, ordered=True
@@ -118,13 +146,54 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     declared = (origin(rows, found=found_rows is not None), origin(cols, found=True))
     said = str(FORMS["wide table"].stability)
     counts = ListedCounts(shape, places, values)
-    rows_by = table.rows_by if options.index is None else str(options.index)
     return LabelledCounts(counts, names_read, labels_read, "wide table", declared, said, rows_by)
 
 
-def _are_numbers(rows: Any) -> bool:
-    """Whether declared rows can be those numbers: then rows are found by them and not by their order."""
-    return rows is not None and all(str(row).removesuffix(".0").isdigit() for row in rows)
+def _index(table: Table, options: InputOptions) -> tuple[int | None, str]:
+    """The column with the labels of the rows, and what they are called."""
+    if options.index is not None:
+        return _place(table, options.index, "index"), str(options.index)
+    if len(table.was_index) > 1:
+        raise ValueError(
+            "counts: expected one column of row labels, got an index of several; index= names one of them, long= "
+            "the columns of a long table"
+        )
+    if not table.was_index:
+        return None, table.rows_by
+    name = str(table.names[table.was_index[0]])
+    return table.was_index[0], "" if _SAVED_INDEX.fullmatch(name) else name
+
+
+def _check_named(names: list[Any], declared: Any) -> None:
+    """Refuse a column without a name: it holds labels of rows, as a rule, and these would pass for counts.
+
+    Where columns are declared it is dropped like all others; but if it is the first, rows would go by their order.
+    """
+    known = set() if declared is None else {str(label) for label in declared}
+    for name in names if declared is None else names[:1]:
+        if isinstance(name, str) and _UNNAMED.fullmatch(name) and name not in known:
+            raise ValueError(
+                "counts: expected names of all columns, got one without, which may hold labels of rows; "
+                f"index= names it ({name!r}) where it does, columns= where it has counts"
+            )
+
+
+def labels_of_rows(table: Table, rows: Any) -> np.ndarray | None:
+    """What declared rows are found by; None where they go by their order.
+
+    pandas numbers all rows, and nobody need mean these numbers. Declared rows that are others might mean them.
+    """
+    if not table.is_numbered:
+        return table.row_labels
+    if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        texts = [str(row).strip().removesuffix(".0") for row in rows]
+        if texts and all(map(_WHOLE.fullmatch, texts)) and texts != [str(i) for i in range(table.length)]:
+            raise ValueError(
+                "rows: expected labels that are no numbers, or all of 0, 1, 2, ..., for rows that pandas numbers, "
+                "got other numbers, which may mean those or go by order; to find rows by labels, set_index() "
+                "them or give the index a name (rename_axis), and to go by order give to_numpy() or a list"
+            )
+    return None
 
 
 def _long(table: Table, options: InputOptions) -> LabelledCounts:
@@ -136,7 +205,7 @@ def _long(table: Table, options: InputOptions) -> LabelledCounts:
             f"('sender', 'receiver', 'n'), got {options.long!r}"
         )
     *by, count = options.long
-    axes, declared = options.declared(len(by))
+    axes, declared = options.declared(len(by), [str(name) for name in by])
     axes = tuple(map(str, by)) if axes is None else axes
     parameters = ("rows", "columns") if len(by) == 2 and options.labels is None else ("labels",) * len(by)
     along: list[LabelIndex] = []

@@ -216,6 +216,11 @@ def is_same_release(one: PrivateCounts, other: PrivateCounts) -> bool:
     return _chance_to_agree(one, other, seen) < math.log(_CHANCE)
 
 
+def shows_too_little(release: PrivateCounts) -> bool:
+    """Whether another may agree with it by chance, whatever its noise: a cell does with a chance above 1/4."""
+    return release.n_observed * math.log(4) < -math.log(_CHANCE)
+
+
 def _chance_to_agree(one: PrivateCounts, other: PrivateCounts, seen: np.ndarray) -> float:
     """At most this is the log-probability that independent releases agree in so many cells of each row.
 

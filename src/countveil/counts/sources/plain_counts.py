@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,8 @@ from countveil.counts.inputs.arrays import ReleasedValues, check_whole, sparse_c
 from countveil.counts.inputs.graphs import GraphCounts
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.inputs.options import InputOptions, comes_from
-from countveil.counts.inputs.tables import as_table
-from countveil.counts.places import scheme_of
+from countveil.counts.inputs.tables import Table, as_table
+from countveil.counts.places import has_lost_slash, scheme_of
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.sources.combine import CombinedReleases
 
@@ -55,7 +56,7 @@ def read_counts(
 
 
 def read_plain_counts(counts: Any, labels: Any = None, name: str = "data") -> PlainCounts:
-    """Plain counts from a numpy array (masked arrays: masked = missing), lists, scipy.sparse, a DataFrame.
+    """Plain counts from a numpy array (masked arrays: masked = missing), lists, scipy.sparse, a table.
 
     What was read before, and has its labels, stays as it is. Negative values are refused with a hint: they look
     like a release. Errors speak of the parameter ``name``.
@@ -64,7 +65,11 @@ def read_plain_counts(counts: Any, labels: Any = None, name: str = "data") -> Pl
         return counts
     if labels is None and hasattr(counts, "columns") and hasattr(counts, "index"):
         labels = ([str(i) for i in counts.index], [str(c) for c in counts.columns])
-    if hasattr(counts, "columns") and hasattr(counts, "to_numpy"):
+    table = None if comes_from(counts, "pandas") else as_table(counts)
+    if table is not None:
+        counts, found = _from_table(table, name)
+        labels = found if labels is None else labels
+    elif hasattr(counts, "columns") and hasattr(counts, "to_numpy"):
         counts = _numbers(counts, name)
     if sparse.issparse(counts):
         return _from_sparse(counts, labels, name)
@@ -116,19 +121,33 @@ def _numbers(frame: Any, name: str) -> np.ndarray:
     table = as_table(frame)
     if values.dtype.kind in "biuf" or table is None or not table.names:
         return values
-    columns = [table.column(place) for place in range(len(table.names))]
-    for label, column in zip(table.names, columns, strict=True):
+    return _stacked(table, range(len(table.names)), name)
+
+
+def _from_table(table: Table, name: str) -> tuple[np.ndarray, tuple[Any, Any]]:
+    """The values of a table without an index, and its labels: of columns, and of rows where pandas left some."""
+    if len(table.was_index) > 1:
+        raise ValueError(f"{name}: expected one column of row labels, got an index of several")
+    columns = [place for place in range(len(table.names)) if place not in table.was_index]
+    rows = [str(label) for label in table.column(table.was_index[0])] if table.was_index else None
+    values = _stacked(table, columns, name) if columns else np.zeros((table.length, 0), np.int64)
+    return values, (rows, [str(table.names[place]) for place in columns])
+
+
+def _stacked(table: Table, places: Iterable[int], name: str) -> np.ndarray:
+    columns = {place: table.column(place) for place in places}
+    for place, column in columns.items():
         if column.dtype.kind not in "biuf":
             raise TypeError(
-                f"{name}: expected columns of whole numbers, got {label!r} with something else or missing values; "
-                "labels of rows belong into the index of a DataFrame, or into labels"
+                f"{name}: expected columns of whole numbers, got {table.names[place]!r} with something else or "
+                "missing values; labels of rows belong into the index of a DataFrame, or into labels"
             )
-    return np.column_stack(columns)
+    return np.column_stack(list(columns.values()))
 
 
 def _got(thing: Any) -> str:
     if isinstance(thing, str | os.PathLike):
-        if scheme_of(thing) is not None:  # which may have credentials in it
+        if scheme_of(thing) is not None or has_lost_slash(thing):  # which may have credentials in it
             return "got an address; load_release(address) first"
         return f"got a path; load_release({os.fspath(thing)!r}) first"
     got = f"got {type(thing).__name__}"

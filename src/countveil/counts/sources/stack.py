@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from countveil.counts.cells.clamp import RhoLevels
-from countveil.counts.cells.layout import Cells, Contents, NonPositive, Places
+from countveil.counts.cells.layout import (
+    Cells,
+    Contents,
+    NonPositive,
+    Places,
+    flat_cells,
+    n_rows_and_width,
+)
 from countveil.counts.guarantees import for_rows
 from countveil.counts.inputs.labels import (
     check_same_labels,
@@ -18,11 +25,13 @@ from countveil.counts.inputs.labels import (
     shares_labels,
 )
 from countveil.counts.private_counts import PrivateCounts
-from countveil.counts.sources.combine import is_same_release
+from countveil.counts.sources.combine import is_same_release, shows_too_little
 from countveil.counts.sources.plain_counts import PlainCounts, read_plain_counts
 from countveil.privacy import Guarantee
 
 Part = PrivateCounts | PlainCounts
+# Cells by which releases are told apart at a glance, and what stands for one that is hidden.
+_LOOKED_AT, _HIDDEN = 64, -1
 
 
 def stack_rows(*parts: Any, rows: Any = None, different_rows: bool = False) -> PrivateCounts:
@@ -106,16 +115,21 @@ def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) ->
     seen: set[str] = set()
     # There may be thousands: those that show all cells are compared with their equals only.
     whole: dict[Any, list[PrivateCounts]] = {}
-    partly: list[PrivateCounts] = []
-    for place, release in enumerate(releases):
+    hidden = any(release.missing is not None for release in releases)
+    partly: dict[tuple[int, ...], _Alike] = {}
+    for release in releases:
         ids = {record.id for record in release.records}
         cells = (each.astype(np.int64).tobytes() for each in release.positive)  # whatever types they have
         alike = whole.setdefault((release.shape, *map(hash, cells)), [])
-        others = [*alike, *partly] if release.missing is None else releases[:place]
+        others = [*alike]
+        if hidden:
+            if release.shape not in partly:
+                partly[release.shape] = _Alike(release, len(releases))
+            others = partly[release.shape].those_like(release)
         if seen & ids or any(is_same_release(release, other) for other in others):
             raise ValueError("parts: expected different releases, got one of them twice")
         seen |= ids
-        (alike if release.missing is None else partly).append(release)
+        alike.append(release)
     if different_rows:
         return
     promising = [release for release in releases if release.guarantee or release.row_guarantees]
@@ -139,6 +153,36 @@ def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) ->
                 "that they are different rows"
             )
         labels |= own
+
+
+class _Alike:
+    """Releases of one shape by their values in a few cells: one that is there twice agrees where both show them."""
+
+    def __init__(self, first: PrivateCounts, most: int) -> None:
+        self._width = n_rows_and_width(first.shape)[1]
+        largest = np.argsort(-first.positive.values, kind="stable")[:_LOOKED_AT]  # where values differ most
+        self._cells = np.sort(flat_cells(first.positive, self._width)[largest])
+        self._values = np.empty((most, len(self._cells)), np.int64)
+        self._releases: list[PrivateCounts] = []
+        self._small: set[int] = set()
+
+    def those_like(self, release: PrivateCounts) -> list[PrivateCounts]:
+        """Those before that may be the same; then it is one of them."""
+        if shows_too_little(release):  # only itself
+            again = [release] if id(release) in self._small else []
+            self._small.add(id(release))
+            return again
+        here = np.zeros(len(self._cells), np.int64)
+        flat = flat_cells(release.positive, self._width)
+        _, mine, others = np.intersect1d(self._cells, flat, assume_unique=True, return_indices=True)
+        here[mine] = release.positive.values[others]
+        here[np.isin(self._cells, flat_cells(release.missing, self._width))] = _HIDDEN
+        before = self._values[: len(self._releases)]
+        agree = ((before == here) | (before == _HIDDEN) | (here == _HIDDEN)).all(axis=1)
+        found = [self._releases[place] for place in np.flatnonzero(agree)]
+        self._values[len(self._releases)] = here
+        self._releases.append(release)
+        return found
 
 
 def _holds_parts(given: Sequence[Any]) -> bool:

@@ -6,29 +6,29 @@ A large one that lies on disk is not copied: the run says where it is, and by th
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts, combine_releases
-from countveil.counts.bounded.room import Room
+from countveil.counts.bounded.room import ReleaseFileError, Room
 from countveil.counts.bounded.within import size_on_disk as file_size
 from countveil.counts.cells.layout import same_arrays
 from countveil.counts.files.atomic import private_file, scratch_folder
+from countveil.counts.files.folder import files_of
 from countveil.counts.files.names import path_below
 from countveil.counts.files.release import read_release
 from countveil.counts.files.rows import read_draft
-from countveil.counts.places import check_address, names_bucket_alone, place_of, scheme_of
+from countveil.counts.places import check_address, names_bucket_alone, open_place, place_of, scheme_of
 from countveil.counts.release_on_disk import ReleaseOnDisk
-from countveil.counts.remote import RemotePlace
 
 _NAME = "release.parquet"
 #: Bytes of a release on disk beyond which a run refers to it.
 LARGEST_PACKED = 2**26
+_BLOCK = 2**22
 #: Bytes that a missing cell takes where other cells are missing in another release, as both are compared; and, so
 #: that it does not take hours, for each release to compare with.
 _COMPARED, _EACH = 56, 16
@@ -79,7 +79,8 @@ def release_at(place: Mapping[str, Any], run: Path, given: Any = None, scratch: 
     if not isinstance(path, str) or not isinstance(sha256, str):
         raise TypeError("a path and a checksum")
     if given is None:
-        away = path.startswith(("\\\\", "//"))
+        # A share of another machine, by any of the slashes that Windows takes.
+        away = path.startswith(("\\\\", "//")) or PureWindowsPath(path).drive.startswith("\\\\")
         if scheme_of(path) is not None:
             check_address(path)
             away = not names_bucket_alone(path)
@@ -97,18 +98,20 @@ def release_at(place: Mapping[str, Any], run: Path, given: Any = None, scratch: 
 
 
 def _copy_files(release: ReleaseOnDisk, target: Path) -> None:
-    """As they are: nobody need unpack them."""
-    source = place_of(release.path)
-    if isinstance(source, RemotePlace):
-        for name, one in source.files():
-            copy = path_below(target, name) if name else target
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            with one.open() as file, private_file(copy) as written:
-                shutil.copyfileobj(file, written, 1 << 22)
-    elif source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*"))
-    else:
-        shutil.copyfile(source, target)
+    """The files that its reader reads, as they are: nobody need unpack them.
+
+    Nothing else: what a stranger has put beside them, links to the user's own files say, is no part of a release.
+    """
+    source, left = place_of(release.path), LARGEST_PACKED
+    for name, one in files_of(source) if source.is_dir() else [("", source)]:
+        copy = path_below(target, name) if name else target
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with open_place(one) as file, private_file(copy) as written:
+            while block := file.read(min(_BLOCK, left + 1)):
+                left -= len(block)
+                if left < 0:  # it has grown meanwhile, or has holes
+                    raise ReleaseFileError(f"{source}: expected at most {LARGEST_PACKED:,} bytes, got more")
+                written.write(block)
     read_draft(target, release.sha256)  # not another that has taken its name
 
 

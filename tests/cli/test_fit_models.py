@@ -1,9 +1,11 @@
 """``countveil fit communities | tensor | factorization``, as a user types them, and the table of models."""
 
 import inspect
+import json
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import countveil as cv
@@ -54,6 +56,43 @@ def test_communities(network, tmp_path, capsys, words, model):
     loaded = cv.load_posterior(run)
     posterior = cv.fit(model, cv.load_release(network), sweeps=60, thin=2, seed=1, progress=False)
     assert np.array_equal(loaded.tree["posterior"]["pi"], posterior.tree["posterior"]["pi"])
+
+
+def test_tables_of_a_network_and_a_plain_start(network, tmp_path, capsys):
+    run, file = tmp_path / "run.zarr", tmp_path / "table.csv"
+    fit = [
+        "fit",
+        "communities",
+        str(network),
+        "-o",
+        str(run),
+        "--communities",
+        "2",
+        "--start",
+        "plain",
+        *QUICK,
+    ]
+    assert main(fit) == 0
+    posterior = cv.load_posterior(run)
+    assert json.loads(posterior.tree.attrs["settings"])["start"] == "plain"
+    for kind in ("memberships", "blocks", "scales", "rates", "true_counts", "scalars"):
+        assert main(["table", str(run), kind, "-o", str(file), "--overwrite"]) == 0
+        read, table = pd.read_csv(file), posterior.to_dataframe(kind)
+        assert list(read.columns) == list(table.columns)
+        assert len(read) == len(table)
+    assert "actor 0" in set(cv.load_posterior(run).to_dataframe("memberships").iloc[:, 0])
+    assert main(["table", str(run), "scalars", "-o", str(file)]) == 0  # a table of this kind is replaced
+    for words, said in (
+        (["blocks", "-o", str(file)], "--overwrite replaces it"),
+        (["magic", "-o", str(file)], "KIND: expected one of topics"),
+        (["topics", "-o", str(tmp_path / "new.csv")], "expected"),
+        (["scalars", "-o", str(tmp_path / "none" / "new.csv")], "--output: expected an existing folder"),
+        (["scalars", "-o", str(file), "--view", "a"], "--view: expected a run of several arrays"),
+    ):
+        capsys.readouterr()
+        assert main(["table", str(run), *words]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "new.csv").exists()
 
 
 def test_topics_of_other_runs_say_how_to_see_them(network, tmp_path, capsys):

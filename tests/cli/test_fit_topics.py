@@ -15,7 +15,7 @@ from scipy import io, sparse
 
 import countveil as cv
 from countveil.cli import main
-from countveil.cli.commands.topics import _write
+from countveil.cli.tables import write_table
 
 WORDS = ["goal", "match", "vote", "law"]
 NAMES = [f"letter {i}" for i in range(12)]
@@ -71,12 +71,12 @@ TABLE = pd.DataFrame({"word": ["oil", "gas"], "weight": [0.5, 0.25]})
 
 
 def test_tables_are_compressed_by_their_name_and_follow_links(tmp_path):
-    _write(TABLE, str(tmp_path / "a.csv.gz"))
+    write_table(TABLE, str(tmp_path / "a.csv.gz"))
     assert (tmp_path / "a.csv.gz").read_bytes()[:2] == b"\x1f\x8b"
     assert pd.read_csv(tmp_path / "a.csv.gz").equals(TABLE)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "b.csv").symlink_to("elsewhere/b.csv")
-    _write(TABLE, str(tmp_path / "b.csv"))
+    write_table(TABLE, str(tmp_path / "b.csv"))
     assert (tmp_path / "b.csv").is_symlink()
     assert pd.read_csv(tmp_path / "elsewhere" / "b.csv").equals(TABLE)
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["b.csv"]
@@ -87,13 +87,13 @@ def test_a_table_goes_into_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor() as readers:
         read = readers.submit((tmp_path / "pipe").read_text)
-        _write(TABLE, str(tmp_path / "pipe"))
+        write_table(TABLE, str(tmp_path / "pipe"))
         assert read.result() == "word,weight\noil,0.5\ngas,0.25\n"
     assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
-    _write(TABLE, str(tmp_path / "a.csv"))
+    write_table(TABLE, str(tmp_path / "a.csv"))
 
     def full(self, file, **_):
         file.write(b"word,wei")
@@ -101,7 +101,7 @@ def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch
 
     monkeypatch.setattr(pd.DataFrame, "to_csv", full)
     with pytest.raises(OSError, match="No space left on device"):
-        _write(TABLE, str(tmp_path / "a.csv"))
+        write_table(TABLE, str(tmp_path / "a.csv"))
     assert pd.read_csv(tmp_path / "a.csv").equals(TABLE)
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 

@@ -22,7 +22,7 @@ import countveil
 # The table of commands: modules of ``commands/``, each with ``configure(subparsers) -> parsers`` and
 # ``run(arguments) -> int``. They import what they need inside ``run``, so that help comes at once.
 COMMANDS = [
-    "demo", "privatize", "append", "show", "ledger", "fit", "resume", "merge", "topics", "transform",
+    "demo", "privatize", "append", "show", "ledger", "fit", "resume", "merge", "topics", "table", "transform",
     "plot", "study", "enron", "audit", "doctor",
 ]  # fmt: skip
 

@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from countveil.posterior import Posterior, SharedPosterior
 
 #: What the library calls the options of ``countveil privatize`` and of plain counts.
 OPTIONS = {
@@ -90,3 +93,18 @@ def _translated(message: str, options: Mapping[str, str]) -> str:
         lambda found: options[found[1]] + (" FILE" if found[2] == "[...]" else ""),
         message,
     )
+
+
+def chosen_view(posterior: Posterior | SharedPosterior, view: str | None) -> Posterior | SharedPosterior:
+    """The view that was asked for, or all of a run."""
+    from countveil.posterior import SharedPosterior
+
+    if view is None:
+        return posterior
+    if not isinstance(posterior, SharedPosterior):
+        raise ValueError(
+            f"--view: expected a run of several arrays, got one of {type(posterior.model).__name__}"
+        )
+    if view not in posterior:
+        raise ValueError(f"--view: expected one of {', '.join(posterior)}, got {view!r}")
+    return posterior[view]

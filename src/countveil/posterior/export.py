@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
 
 
-CHOICES = ("topics", "memberships", "prevalence", "blocks", "scales", "rates", "true_counts", "scalars")
+CHOICES = (
+    "topics", "memberships", "prevalence", "blocks", "components", "scales", "rates", "true_counts", "scalars",
+)  # fmt: skip
+#: Answers that have a table already.
+_TABLES = ("topics", "prevalence", "components")
 
 
 def to_table(posterior: Posterior, what: str, options: dict[str, Any]) -> pd.DataFrame:
@@ -24,7 +28,7 @@ def to_table(posterior: Posterior, what: str, options: dict[str, Any]) -> pd.Dat
             raise TypeError(f"options: expected none for 'scalars', got {', '.join(options)}")
         return posterior.tree["sample_stats"].to_dataset().to_dataframe().reset_index()
     found = getattr(posterior, what)(**options)
-    return found.table if what in ("topics", "prevalence") else found.to_dataframe().reset_index()
+    return found.table if what in _TABLES else found.to_dataframe().reset_index()
 
 
 def to_graph(posterior: Posterior, least: float) -> Any:

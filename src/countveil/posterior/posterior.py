@@ -348,10 +348,10 @@ class Posterior(ProblemDraws):
         return with_verdict(summarize(watched(self, n_rates), interval), self)
 
     def to_dataframe(self, what: str = "topics", **options: Any) -> pd.DataFrame:
-        """A table of topics, memberships, prevalence, blocks, scales, rates, true counts, or of what was monitored.
+        """A table of one of the answers above, or of what was monitored.
 
-        ``what`` is ``"topics"``, ``"memberships"``, ``"prevalence"``, ``"blocks"``, ``"scales"``, ``"rates"``,
-        ``"true_counts"`` or ``"scalars"``.
+        ``what`` is ``"topics"``, ``"memberships"``, ``"prevalence"``, ``"blocks"``, ``"components"``, ``"scales"``,
+        ``"rates"``, ``"true_counts"`` or ``"scalars"``.
         An undirected network has each of its pairs twice among rates and counts, as [i, j] and as [j, i].
         ``options`` go to the method of that name.
         """

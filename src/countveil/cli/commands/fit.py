@@ -91,7 +91,14 @@ def _common_options(parser: Any) -> None:
         "default): all, unless those of rows would take more than 16 GiB",
     )
     add_engine(parser)
-    parser.add_argument(
+    add(
+        "--start",
+        choices=["auto", "plain", "collapsed"],
+        default="auto",
+        help="auto: chains are helped in burn-in where that is known to help; plain: ordinary sweeps alone; "
+        "collapsed: topics climb faster, but to no better place",
+    )
+    add(
         "--algorithm",
         choices=["auto", "tokens", "integrated", "fibers", "cells", "cuda"],
         default="auto",
@@ -186,6 +193,7 @@ def run(arguments: argparse.Namespace) -> int:
             threads=arguments.threads,
             engine=engine_of(arguments),
             algorithm=arguments.algorithm,
+            start=arguments.start,
             progress=not arguments.quiet,
             store=arguments.output,
             chain=arguments.chain,

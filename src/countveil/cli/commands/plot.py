@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from countveil.cli.options import add_command, spoken_as_options
+from countveil.cli.options import add_command, chosen_view, spoken_as_options
 from countveil.report.pictures import PICTURES
-
-if TYPE_CHECKING:
-    from countveil.posterior import Posterior, SharedPosterior
 
 _KINDS = "\n".join(f"  {kind:12} {picture.summary}" for kind, picture in PICTURES.items())
 
@@ -55,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with spoken_as_options():
         picture_path(arguments.output)  # before the work
-    posterior = _chosen(load_posterior(arguments.run_folder), arguments)
+    posterior = chosen_view(load_posterior(arguments.run_folder), arguments.view)
     known = kinds_of(posterior)
     if arguments.kind not in known:
         what = type(posterior.model).__name__ if posterior.model is not None else "a model of your own"
@@ -75,20 +72,3 @@ def run(arguments: argparse.Namespace) -> int:
             print(line, file=sys.stderr)
     print(f"Wrote {visible(arguments.output)}.")
     return 0
-
-
-def _chosen(
-    posterior: Posterior | SharedPosterior, arguments: argparse.Namespace
-) -> Posterior | SharedPosterior:
-    """The view that was asked for, or all of a run."""
-    from countveil.posterior import SharedPosterior
-
-    if arguments.view is None:
-        return posterior
-    if not isinstance(posterior, SharedPosterior):
-        raise ValueError(
-            f"--view: expected a run of several arrays, got one of {type(posterior.model).__name__}"
-        )
-    if arguments.view not in posterior:
-        raise ValueError(f"--view: expected one of {', '.join(posterior)}, got {arguments.view!r}")
-    return posterior[arguments.view]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil.cli.judge import add_max_r_hat, exit_code
 from countveil.cli.models import MODELS
 from countveil.cli.options import add_command
+from countveil.cli.tables import check_free, write_table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 _DESCRIPTION = """\
 Show the topics of a run that `countveil fit topics` wrote.
@@ -26,8 +26,6 @@ The tables have a line per word (--csv) or per document and topic
 runs a label as a formula, text that begins like one (= + - @) has an apostrophe
 before it there. In Python posterior.topics().table and
 posterior.to_dataframe("memberships") have all labels as they are."""
-
-_COMPRESSIONS: dict[str, Any] = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 
 _EXAMPLE = """\
 example: countveil topics run.zarr --words 15 --csv topics.csv --memberships shares.csv"""
@@ -81,58 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.memberships is not None:
         tables[arguments.memberships] = posterior.to_dataframe("memberships")
     for name, table in tables.items():  # before any is written
-        _check_free(_for_spreadsheets(table), name, arguments.overwrite)
+        check_free(table, name, arguments.overwrite)
     for name, table in tables.items():
-        _write(table, name)
+        write_table(table, name)
     return exit_code(posterior, arguments.max_r_hat)
-
-
-def _check_free(table: pd.DataFrame, name: str, overwrite: bool) -> None:
-    """Refuse a name that another file has, unless told otherwise; a table with the same columns is an older one."""
-    target = Path(os.path.realpath(name))
-    if not target.is_file() or overwrite:
-        return
-    if ".csv" not in target.suffixes or not _has_columns(target, list(table.columns)):
-        raise FileExistsError(
-            f"expected a new name, or a table of this command to replace, got {name}, which is something else; "
-            "--overwrite replaces it"
-        )
-
-
-def _has_columns(file: Path, columns: list[Any]) -> bool:
-    import pandas as pd
-
-    try:
-        return list(pd.read_csv(file, nrows=0, compression=_COMPRESSIONS.get(file.suffix))) == columns
-    except Exception:  # whatever it is, it is no such table
-        return False
-
-
-def _write(table: pd.DataFrame, name: str) -> None:
-    """Write a table that is complete or not there; what is no file (/dev/stdout, a pipe) gets it as it comes."""
-    from countveil.counts.files.atomic import new_file
-    from countveil.counts.shown_text import visible
-
-    safe = _for_spreadsheets(table)
-    target = Path(os.path.realpath(name))  # where a link leads
-    if target.exists() and not target.is_file():
-        safe.to_csv(name, index=False)
-    else:
-        with new_file(target, overwrite=True) as file:
-            # Not by its name, which others may turn.
-            safe.to_csv(file, index=False, compression=_COMPRESSIONS.get(target.suffix))
-    print(f"Wrote {visible(name)}.")
-
-
-def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
-    """The names and all the text of a table defused, its numbers as they are."""
-    from countveil.counts.shown_text import defused
-
-    def safe(cell: Any) -> Any:
-        return defused(cell) if isinstance(cell, str) else cell
-
-    text = {name: column.map(safe) for name, column in table.select_dtypes(exclude="number").items()}
-    return table.assign(**text).rename(columns=safe)
 
 
 def _without_topics(kind: str, lines: str, run: str) -> TypeError:

@@ -22,7 +22,7 @@ import pyarrow.parquet  # noqa: F401 (before the first fork)
 import xarray as xr
 
 import countveil as cv
-from countveil.cli.commands.topics import _write as write_csv
+from countveil.cli.tables import write_table as write_csv
 from countveil.counts import PrivateCounts, load_release, privatize_to_file
 from countveil.counts.bounded.room import Room
 from countveil.counts.files import folder as release_folder

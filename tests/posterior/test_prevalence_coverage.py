@@ -84,12 +84,12 @@ def test_a_study_goes_on_where_it_was_stopped(study, tmp_path, monkeypatch):
     path = tmp_path / "found.csv"
     study.compute(path, 1, 2, np.inf)
     whole = path.read_text().splitlines()
-    assert len(whole) == 1 + 16
+    assert len(whole) == 1 + 20
     path.write_text("\n".join(whole[:6]) + "\n" + whole[6][:12])
     made.clear()
     study.compute(path, 1, 2, np.inf)
     assert sorted(path.read_text().splitlines()) == sorted(whole)
-    assert len(made) == len({*made}) == 16 - 5
+    assert len(made) == len({*made}) == 20 - 5
     study.compute(path, 2, 2, 0.0)
-    assert len(path.read_text().splitlines()) < 1 + 32  # time was up
+    assert len(path.read_text().splitlines()) < 1 + 40  # time was up
     assert "| prior, inferred | 4 | 1 | 0 | 50.0" in study.page(study.read(path))

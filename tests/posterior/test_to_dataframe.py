@@ -43,7 +43,7 @@ def test_other_tables(posterior, what, options, columns, n_rows):
 def test_unknown_tables_and_options(posterior):
     with pytest.raises(
         ValueError,
-        match="what: expected one of topics, memberships, prevalence, blocks, scales, rates, true_counts, scalars, got 'x'",
+        match="what: expected one of topics, memberships, prevalence, blocks, components, scales, rates, true_counts, scalars, got 'x'",
     ):
         posterior.to_dataframe("x")
     with pytest.raises(TypeError, match="options: expected none for 'scalars', got rows"):

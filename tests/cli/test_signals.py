@@ -123,7 +123,12 @@ def test_a_stop_while_a_run_is_opened_keeps_the_new_total(tmp_path, monkeypatch,
     run = tmp_path / "run.zarr"
     cv.fit(cv.TopicModel(2), COUNTS[:5], sweeps=20, seed=1, thin=1, progress=False, store=run)
     np.savetxt(
-        tmp_path / "counts.csv", COUNTS[:5], "%d", ",", header=",".join(map(str, range(40))), comments=""
+        tmp_path / "counts.csv",
+        COUNTS[:5],
+        "%d",
+        ",",
+        header=",".join(f"word {i}" for i in range(40)),
+        comments="",
     )
     words = ["resume", str(run), "--sweeps", "100", "--plain", str(tmp_path / "counts.csv")]
     opened = reopened.ReopenedRun

@@ -16,7 +16,7 @@ def check_free(table: pd.DataFrame, name: str, overwrite: bool) -> None:
     """Refuse a name that another file has, unless told otherwise; a table with the same columns is an older one."""
     columns = list(_for_spreadsheets(table.head(0)).columns)
     target = Path(os.path.realpath(name))
-    if not target.is_file() or overwrite:
+    if not target.is_file() or overwrite or _is_device(name):
         return
     if ".csv" not in target.suffixes or not _has_columns(target, columns):
         raise FileExistsError(
@@ -34,6 +34,11 @@ def _has_columns(file: Path, columns: list[Any]) -> bool:
         return False
 
 
+def _is_device(name: str) -> bool:
+    """/dev/stdout and its like, which may lead to a pipe or a file of the shell's."""
+    return Path(name).absolute().is_relative_to("/dev")
+
+
 def write_table(table: pd.DataFrame, name: str) -> None:
     """Write a table that is complete or not there; what is no file (/dev/stdout, a pipe) gets it as it comes."""
     from countveil.counts.files.atomic import new_file
@@ -41,7 +46,7 @@ def write_table(table: pd.DataFrame, name: str) -> None:
 
     safe = _for_spreadsheets(table)
     target = Path(os.path.realpath(name))  # where a link leads
-    if target.exists() and not target.is_file():
+    if _is_device(name) or (target.exists() and not target.is_file()):
         safe.to_csv(name, index=False)
     else:
         with new_file(target, overwrite=True) as file:
@@ -57,5 +62,7 @@ def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
     def safe(cell: Any) -> Any:
         return defused(cell) if isinstance(cell, str) else cell
 
-    text = {name: column.map(safe) for name, column in table.select_dtypes(exclude="number").items()}
-    return table.assign(**text).rename(columns=safe)
+    found = table.copy()
+    for name, column in table.select_dtypes(exclude="number").items():
+        found[name] = column.map(safe)
+    return found.rename(columns=safe)

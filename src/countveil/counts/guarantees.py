@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts.inputs.options import comes_from
+from countveil.counts.foreign import has_labels
 from countveil.counts.noise_parameter import check_guarantee
 from countveil.privacy import Guarantee, add_noise
 
@@ -113,7 +113,7 @@ def _by_row(each: list[Guarantee], parameter: str) -> RowGuarantees:
 
 def _each(given: Any, parameter: str) -> list[Any] | None:
     """One for each row, in the order of the rows; None where one is given for all."""
-    if isinstance(given, Mapping | Set) or _has_labels(given):
+    if isinstance(given, Mapping | Set) or has_labels(given):
         # Of a mapping Python would list the labels: a row called 9 would get an epsilon of 9.
         kind = type(given).__name__
         raise TypeError(
@@ -122,14 +122,3 @@ def _each(given: Any, parameter: str) -> list[Any] | None:
     if isinstance(given, np.ndarray):
         return list(given) if given.ndim == 1 else None
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else None
-
-
-def _has_labels(given: Any) -> bool:
-    """Whether this is a pandas Series by labels, which may be in another order than the rows; or a DataFrame.
-
-    Of that Python would list the names of the columns.
-    """
-    if not comes_from(given, "pandas", "Series"):
-        return comes_from(given, "pandas", "DataFrame")
-    index = given.index
-    return not (type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from countveil.counts.foreign import refuse_labels
 from countveil.privacy import Guarantee
 
 #: Below it one count in a hundred would fit 64 bits with its noise, and a fit would ask for any memory.
@@ -65,6 +66,7 @@ def check_guarantee(guarantee: Any) -> None:
 
 
 def _numbers(given: Any, name: str) -> np.ndarray:
+    refuse_labels(given, name)
     array = np.asarray(given)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name}: expected a number or an array of numbers, got {type(given).__name__}")

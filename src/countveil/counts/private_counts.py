@@ -176,7 +176,9 @@ class PrivateCounts:
         if self.guarantee is None and each is None:
             raise ValueError("rows: expected a release with a guarantee, got one that was made without")
         chosen = list(rows)
-        if not chosen or not all(isinstance(r, int | np.integer) and 0 <= r < self.shape[0] for r in chosen):
+        if not chosen or not all(
+            type(r) is not bool and isinstance(r, int | np.integer) and 0 <= r < self.shape[0] for r in chosen
+        ):
             raise ValueError(f"rows: expected row numbers from 0 to {self.shape[0] - 1}, got something else")
         if each is not None and shares_labels(self.labels):
             chosen = list(range(self.shape[0]))

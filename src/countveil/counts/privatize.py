@@ -14,7 +14,6 @@ from countveil.counts.files.release import check_free, check_not_input, ids_in, 
 from countveil.counts.guarantees import RowGuarantees, read_guarantees
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import LabelledCounts
-from countveil.counts.inputs.count_files import may_be_counts
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.ledger.ledger import Charge, Ledger, charged, check_ledger
 from countveil.counts.places import local_path
@@ -200,8 +199,6 @@ def _prepare(
 ) -> tuple[LabelledCounts, RowGuarantees]:
     promise = read_guarantees(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
     given = read_input(counts, options)
-    if _is_text_file(counts) and given.form == "wide table" and given.declared[1] == "from the data":
-        _check_first_line(given.labels[1])
     if promise.rows is not None and given.form == "long table" and given.declared[0] == "from the data":
         # Found rows come sorted: nobody has seen the order in which they would get their levels.
         raise ValueError(
@@ -209,19 +206,6 @@ def _prepare(
             "declares them in the order of the list"
         )
     return given, promise.to(given.counts.shape[0], pairs=given.has_pairs)
-
-
-def _is_text_file(counts: Any) -> bool:
-    return isinstance(counts, str | os.PathLike) and Path(counts).suffix.lower() in (".csv", ".tsv")
-
-
-def _check_first_line(labels: Any) -> None:
-    """Refuse one that may be counts, of a file without names of columns: labels are released as they are."""
-    if labels is not None and may_be_counts(labels):
-        raise ValueError(
-            "counts: expected names of columns in the first line, got numbers, which may be counts and would be "
-            "released as they are; columns= declares labels that are numbers"
-        )
 
 
 def _draft(given: LabelledCounts, promise: RowGuarantees) -> Contents:

@@ -144,9 +144,10 @@ def read_groups(given: Any, some: bool = True) -> Groups | None:
         if n_axes != 1:
             raise ValueError(f"groups: expected one column, got {n_axes} axes")
         values = list(given)
-        index = list(given.index)
+        index = given.index
         # pandas numbers rows where nobody named them.
-        rows = None if index == list(range(len(index))) else index
+        is_numbered = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+        rows = None if is_numbered and index.name is None else list(index)
     else:
         if n_axes != 1:
             raise ValueError(f"groups: expected one label for each row, got {n_axes} axes")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from countveil.counts.files.names import is_plain_name
+from countveil.counts.foreign import refuse_labels
 
 #: Bytes of a name that every file system takes.
 _LONGEST_NAME = 200
@@ -78,6 +79,7 @@ def positions(name: str, wanted: Any, labels: np.ndarray | None, length: int) ->
     # As objects, because fixed-width text drops NULs at the end of a label.
     each = [wanted] if isinstance(wanted, str) or not np.iterable(wanted) else list(wanted)
     if all(isinstance(one, bool | np.bool_) for one in each) and each:
+        refuse_labels(wanted, name)
         if len(each) != length:
             raise ValueError(f"{name}: expected a mask of length {length}, got {len(each)}")
         return everything[np.array(each)]

@@ -18,6 +18,7 @@ from countveil.counts.cells.layout import (
     row_indices,
     row_ranges,
 )
+from countveil.counts.foreign import refuse_labels
 
 
 def hidden(contents: Contents, cells: Any) -> Contents:
@@ -50,6 +51,7 @@ def flat_positions(cells: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Sorted, distinct positions in C order, from a boolean array or a tuple of index arrays."""
     if isinstance(cells, tuple):
         return _flat_from_indices(cells, shape)
+    refuse_labels(cells, "cells")
     array = np.asarray(cells)
     if array.dtype != bool:
         raise TypeError(

@@ -25,6 +25,7 @@ from countveil.counts.cells.layout import (
     row_ranges,
     shrunk,
 )
+from countveil.counts.foreign import has_labels, refuse_labels
 from countveil.counts.inputs.forms import FORMS
 from countveil.counts.inputs.labels import shares_labels
 
@@ -192,6 +193,7 @@ class ReleasedValues:
 
 
 def _boolean(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    refuse_labels(mask, "mask")
     array = np.asarray(mask)
     if array.dtype != bool:
         raise TypeError(f"mask: expected booleans, True where a cell is missing, got type {array.dtype}")
@@ -226,6 +228,11 @@ def _from_lists(given: list | tuple, name: str) -> np.ndarray:
         raise TypeError(
             f"{name}: expected lists of numbers, got masked arrays in a list, whose masks would be lost"
         )
+    if holds_labels(given):
+        raise TypeError(
+            f"{name}: expected lists of numbers, got a list of Series or tables, whose labels would be lost; "
+            "pandas.DataFrame(...) makes a table of Series"
+        )
     try:
         return np.array(given)
     except (ValueError, OverflowError, TypeError):
@@ -239,6 +246,13 @@ def holds_masked(given: Any) -> bool:
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         return any(holds_masked(one) for one in given)
     return isinstance(given, np.ma.MaskedArray)
+
+
+def holds_labels(given: Any) -> bool:
+    """Whether lists hold anything with labels of its own: numpy goes by order."""
+    if isinstance(given, list | tuple):
+        return any(holds_labels(one) for one in given)
+    return has_labels(given)
 
 
 def check_kind(dtype: np.dtype, name: str) -> None:

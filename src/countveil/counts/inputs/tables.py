@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from countveil.counts.foreign import comes_from
 from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, check_shape
 from countveil.counts.inputs.forms import FORMS
 from countveil.counts.inputs.labels import LabelIndex, label_index, object_array, origin, read_labels
-from countveil.counts.inputs.options import InputOptions, comes_from
+from countveil.counts.inputs.options import InputOptions
 
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 # What pandas calls a column without a name: an index that was saved, as a rule.
-_SAVED_INDEX, _UNNAMED = re.compile(r"__index_level_\d+__"), re.compile(r"\s*|Unnamed: \d+")
+_SAVED_INDEX, _UNNAMED = (
+    re.compile(r"__index_level_\d+__"),
+    re.compile(r"[\s\u200b\ufeff]*|Unnamed: \d+([._].*)?"),
+)
 _WHOLE = re.compile(r"[+-]?\d+")
 
 
@@ -38,15 +42,15 @@ def as_table(counts: Any) -> Table | None:
     if isinstance(counts, Table):
         return counts
     if comes_from(counts, "pandas", "DataFrame"):
-        index = counts.index
-        counted = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+        index, names = counts.index, list(counts.columns)
         return Table(
-            list(counts.columns),
+            names,
             lambda i: _pandas_array(counts.iloc[:, i]),
             len(counts),
             _pandas_array(index),
             rows_by="" if index.name is None else str(index.name),
-            is_numbered=counted and index.name is None,
+            is_numbered=type(index).__name__ == "RangeIndex" and index.name is None,
+            was_index=_saved_index(names),
         )
     if comes_from(counts, "polars", "DataFrame"):
         names = counts.columns
@@ -59,18 +63,32 @@ def as_table(counts: Any) -> Table | None:
         )
     if comes_from(counts, "pyarrow", "Table"):
         names, described = counts.column_names, counts.schema.pandas_metadata or {}
-        # One that only counts the rows is no column.
-        saved = [name for name in described.get("index_columns", []) if isinstance(name, str)]
+        index = described.get("index_columns", [])
+        # One that only counts the rows is no column, but says where it begins.
+        ranges = [one for one in index if isinstance(one, dict) and one.get("kind") == "range"]
+        numbers, name = _range_of(ranges, counts.num_rows)
         return Table(
             names,
             lambda i: _arrow_array(counts.column(i)),
             counts.num_rows,
-            None,
-            was_index=_saved_index(names, saved),
+            numbers,
+            rows_by=name or "",
+            is_numbered=numbers is not None and name is None,
+            was_index=_saved_index(names, [one for one in index if isinstance(one, str)]),
         )
     if comes_from(counts, "polars", "LazyFrame"):
         raise TypeError("counts: expected a table, got a polars LazyFrame; collect() it first")
     return None
+
+
+def _range_of(ranges: list[dict[str, Any]], length: int) -> tuple[np.ndarray | None, str | None]:
+    """The numbers of an index that pandas has only described, and its name."""
+    if len(ranges) != 1:
+        return None, None
+    start, step, name = (ranges[0].get(key) for key in ("start", "step", "name"))
+    if type(start) is not int or type(step) is not int:
+        return None, None
+    return start + step * np.arange(length), None if name is None else str(name)
 
 
 def _saved_index(names: list[Any], saved: Container[Any] = ()) -> tuple[int, ...]:
@@ -187,11 +205,13 @@ def labels_of_rows(table: Table, rows: Any) -> np.ndarray | None:
         return table.row_labels
     if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
         texts = [str(row).strip().removesuffix(".0") for row in rows]
-        if texts and all(map(_WHOLE.fullmatch, texts)) and texts != [str(i) for i in range(table.length)]:
+        own = [] if table.row_labels is None else [str(i) for i in table.row_labels]
+        if texts and all(map(_WHOLE.fullmatch, texts)) and texts != own:
             raise ValueError(
-                "rows: expected labels that are no numbers, or all of 0, 1, 2, ..., for rows that pandas numbers, "
-                "got other numbers, which may mean those or go by order; to find rows by labels, set_index() "
-                "them or give the index a name (rename_axis), and to go by order give to_numpy() or a list"
+                "rows: expected labels that are no numbers, or those of the table in its order, for rows that "
+                "pandas numbers, got other numbers, which may mean those or go by order; to find rows by labels, "
+                "set_index() them or give the index a name (rename_axis), and to go by order give to_numpy() or a "
+                "list"
             )
     return None
 

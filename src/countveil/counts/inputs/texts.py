@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from countveil.counts.foreign import comes_from
 from countveil.counts.inputs.arrays import LabelledCounts, SparseCounts
 from countveil.counts.inputs.forms import of_texts
 from countveil.counts.inputs.labels import axis_labels, label_index, must_declare, origin, read_labels
-from countveil.counts.inputs.options import InputOptions, comes_from
+from countveil.counts.inputs.options import InputOptions
 from countveil.counts.inputs.tables import as_table, labels_of_rows
 
 
@@ -25,7 +26,9 @@ def read_texts(texts: Any, options: InputOptions) -> LabelledCounts:
         raise must_declare("vocabulary")
     if not isinstance(texts, Iterable) or _is_something_else(texts):
         raise TypeError(f"counts: expected a list of texts, got {type(texts).__name__}")
-    axes, (rows, _) = options.declared(2)
+    axes, (rows, others) = options.declared(2)
+    if others is not None:
+        raise ValueError("labels: expected None for the words, which the vocabulary declares, got labels")
     rows = list(rows) if isinstance(rows, Iterator) else rows
     series: Any = texts
     table = as_table(series.to_frame()) if comes_from(texts, "pandas", "Series") else None

@@ -11,11 +11,12 @@ import numpy as np
 from scipy import sparse
 
 from countveil.counts.cells.layout import CellList, Cells, Places
+from countveil.counts.foreign import comes_from
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import ReleasedValues, check_whole, sparse_cells, sparse_rows
 from countveil.counts.inputs.graphs import GraphCounts
 from countveil.counts.inputs.labels import read_labels
-from countveil.counts.inputs.options import InputOptions, comes_from
+from countveil.counts.inputs.options import InputOptions
 from countveil.counts.inputs.tables import Table, as_table
 from countveil.counts.places import has_lost_slash, scheme_of
 from countveil.counts.private_counts import PrivateCounts

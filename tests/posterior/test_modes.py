@@ -63,7 +63,7 @@ def test_the_words():
     assert "posterior.chains([0, 1, 3]) takes the best" in told
     values[1] -= 335
     told = str(modes_of(values))
-    assert told.index("hain 1 is 33") < told.index("chain 2 is 1,2") < told.index("below chains 0 and 3")
+    assert told.index("hain 1 is 33") < told.index("and chain 2 is 1,2") < told.index("below chains 0 and 3")
     assert "other solutions" in told
     told = str(modes_of(values[[0, 2]], [0, 2]))
     assert told.startswith("The two chains disagree: chain 2 is 1,2")
@@ -154,6 +154,54 @@ def test_the_modes_of_a_network():
     assert int(means.argmax()) in best
     assert not set(far) & set(best)
     assert "which longer chains may not leave" in posterior.summary(0).verdict
+
+
+def places(rng, groups):
+    """Mean rates of chains by part, (chain, 4, cell): chains of one group are about one place."""
+    where = {group: rng.normal(0, 5, 50) for group in set(groups)}
+    return np.array([where[group] + rng.normal(size=(4, 50)) for group in groups])
+
+
+def test_chains_far_below_are_no_rivals_of_the_best():
+    """As seen on a network: eight chains, two of them in the best solution, six in others far below."""
+    rng = np.random.default_rng(SEED)
+    levels = np.array([-8717.0, -8544, -8624, -8595, -8857, -8817, -7951, -7951])
+    values = levels[:, None] + rng.normal(0, 13, (8, 20))
+    found = modes_of(values, rates=places(rng, "abcdefgg"))
+    assert found.rivals == ((6, 7),)
+    assert "below chains 6 and 7 in log-likelihood" in found.finding
+    assert "posterior.chains([6, 7]) takes the best" in found.advice
+    assert "report both" not in found.advice
+    values[5] = values[7] - 5  # as likely as the best, with other rates
+    found = modes_of(values, rates=places(rng, "abcdefgg"))
+    assert found.rivals in (((6, 7), (5,)), ((5,), (6, 7)))
+    assert found.finding.startswith(
+        "Chains 6 and 7 agree with each other, chain 5 with no other: rates differ"
+    )
+    assert "Probably two solutions" in found.finding
+    assert "Chains 0, 1, 2, 3 and 4 are 5" in found.finding
+    assert "posterior.chains([5]) and posterior.chains([6, 7]) take one each: report both" in found.advice
+
+
+@pytest.mark.parametrize("with_rates", [True, False])
+def test_a_chain_that_climbs_above_the_others_keeps_one_from_selecting(with_rates):
+    rng = np.random.default_rng(SEED)
+    values = np.array([-8600.0, -8906, -8617, -8617])[:, None] + rng.normal(0, 10, (4, 40))
+    values[0, 20:] += 650
+    rates = places(rng, "abcc")
+    rates[0, :2] = rates[2, :2]  # where the others are, at first
+    found = modes_of(values, rates=rates if with_rates else None)
+    assert found.differ
+    said = str(found)
+    if 0 in found.unsettled:
+        assert "Chain 0 has not settled, and is 6" in said
+        assert "Select none of them yet: a longer burn-in" in said
+        assert "takes the best" not in said
+    else:  # a solution of its own, at the level it has come to
+        assert found.groups[0] == (0,)
+        assert found.levels[0] == pytest.approx(-7950, abs=10)
+        assert "posterior.chains([0]) takes the best" in said
+        assert "Chain 0 came there after burn-in: posterior.with_burn_in(N)" in said
 
 
 def test_small_steps_do_not_join_ends_that_are_far_apart():

@@ -95,6 +95,15 @@ def _place(axis: Any, axes: tuple[str, ...]) -> int:
 _MOST_LOOKED_AT = 20_000
 
 
+def _counts(number: float) -> str:
+    """As people write counts: whole from a hundred on, else two digits.
+
+    >>> _counts(1_511_800.4), _counts(81.2), _counts(0.123), _counts(0.0)
+    ('1,511,800', '81', '0.12', '0')
+    """
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.2g}"
+
+
 class Totals(NamedTuple):
     """The sum of the true counts of the cells that were fitted, as a release tells it and as a fit has it."""
 
@@ -106,9 +115,9 @@ class Totals(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether they differ by less than 10 %, or by less than five standard deviations."""
+        """Whether they differ by less than 5 %, or by less than five standard deviations."""
         apart = abs(self.fit - self.release)
-        return apart <= max(0.1 * abs(self.release), 5.0 * math.hypot(self.release_sd, self.fit_sd))
+        return apart <= max(0.05 * abs(self.release), 5.0 * math.hypot(self.release_sd, self.fit_sd))
 
     def __str__(self) -> str:
         without = ""
@@ -117,8 +126,8 @@ class Totals(NamedTuple):
                 f" (without the {self.left_out:,} cells that the model leaves out, which release.total() has)"
             )
         text = (
-            f"Counts in all{without}: {self.release:.4g} +- {self.release_sd:.2g} by the release, "
-            f"{self.fit:.4g} +- {self.fit_sd:.2g} by the fit."
+            f"Counts in all{without}: {_counts(self.release)} +- {_counts(self.release_sd)} by the release, "
+            f"{_counts(self.fit)} +- {_counts(self.fit_sd)} by the fit."
         )
         if self.agree:
             return text

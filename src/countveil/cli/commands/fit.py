@@ -226,7 +226,9 @@ def check_output(output: str) -> None:
 
     target = local_path(output, "--output")
     if os.path.lexists(target):  # also a link that leads nowhere
-        raise FileExistsError(f"--output: expected a new folder, got {str(target)!r}, which exists")
+        raise FileExistsError(
+            f"--output: expected a new folder, got {str(target)!r}, which exists (countveil resume goes on with a run)"
+        )
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"--output: expected an existing folder around it, got {str(target.parent)!r}"
@@ -313,7 +315,7 @@ def report(posterior: Posterior, arguments: argparse.Namespace, command: FitComm
         return exit_code(posterior, arguments.max_r_hat, code)
     tables = f"countveil topics {run} --csv topics.csv"
     if command is None or command.in_python is not None:
-        tables = f"countveil.load_posterior({str(run)!r}) in Python"
+        tables = f"countveil table {run} KIND -o FILE, or countveil.load_posterior({str(run)!r}) in Python"
     print(visible(f"Wrote {run}. Tables: {tables}"))
     return exit_code(posterior, arguments.max_r_hat, code)
 

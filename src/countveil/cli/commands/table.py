@@ -17,7 +17,7 @@ KINDS = {
     "prevalence": "a group and a topic, with its share",
     "blocks": "two communities, with the rate from one to the other",
     "components": "a label of a component of a tensor, with its weight",
-    "scales": "a row, with how active it is",
+    "scales": "a row (of a network: a sender), with how active it is",
     "rates": "a cell, with its rate",
     "true_counts": "a cell, with its true count",
     "scalars": "a draw, with the numbers by which chains are watched",
@@ -29,7 +29,7 @@ Write an answer of a run as a table in a CSV file. It has a line for
 
 {_LINES}
 
-with 90 % intervals from low to high where a number is uncertain. So that no
+with 90 % intervals from low to high, but for rates and scalars. So that no
 spreadsheet runs a label as a formula, text that begins like one (= + - @) has an
 apostrophe before it. In Python posterior.to_dataframe(KIND) is the same table,
 with all labels as they are."""

@@ -11,6 +11,10 @@ Chains that drift, that hardly move or that are short have few, and must be furt
 4.8 times s with forty, 23 with five. Of a chain that has jumped the last quarter counts: if that is as far from the
 others, it is in another place than they are, though no longer in the one where it began.
 
+However groups were found, what is said of them goes by their levels. Only groups about as high as the highest are
+rivals, of which either may be reported; the others are below. A chain that has not settled and is above all that
+have is on its way to something better: then nothing should be selected yet.
+
 On chains of one mode both are silent unless their autocorrelation time is about their length or more: by then they
 look like chains that are stuck, and only much longer ones would tell.
 """
@@ -27,7 +31,7 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from countveil.inference.monitor import LOG_LIKELIHOOD
-from countveil.posterior.diagnostics.clusters import Clusters, clusters_of
+from countveil.posterior.diagnostics.clusters import clusters_of
 from countveil.posterior.diagnostics.sampled_rates import rates_by_part
 
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ _LEAST_FREEDOM = 4.0
 _SETTLED = 5.0
 #: Levels that differ by fewer spreads overlap.
 _OVERLAP = 3.0
+#: A chain whose last quarter is more spreads above its first has climbed while it was watched.
+_CLIMBED = 6.0
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
 
 
@@ -50,11 +56,15 @@ class Modes(NamedTuple):
     """Chains by the solutions they are in, as far as rates or the log-likelihood tell them apart."""
 
     groups: tuple[tuple[int, ...], ...]  # numbers of chains, those with the highest log-likelihood first
-    levels: tuple[float, ...]  # mean log-likelihood of each group
+    levels: tuple[
+        float, ...
+    ]  # mean log-likelihood of each group, of chains that have moved where they have come to
     spread: float  # within a chain, the median of them
     unsettled: tuple[int, ...]  # chains that still drift or jump
     #: How many times as far apart rates are between groups as within a chain; NaN if it was the level that told.
     apart: float = math.nan
+    climbed: tuple[int, ...] = ()  # chains that came up to their level after burn-in
+    ahead: tuple[tuple[int, float], ...] = ()  # unsettled ones above the best group, and by how much
 
     @property
     def differ(self) -> bool:
@@ -62,36 +72,49 @@ class Modes(NamedTuple):
         return len(self.groups) > 1
 
     @property
-    def overlap(self) -> bool:
-        """Whether some groups differ in their rates, and hardly in how likely the data are there."""
-        gaps = -np.diff(self.levels)
-        return self.apart == self.apart and not bool((gaps > _OVERLAP * self.spread).all())
+    def rivals(self) -> tuple[tuple[int, ...], ...]:
+        """Groups in which the data are about as likely as in the best, which comes first."""
+        if self.apart != self.apart:
+            return self.groups[:1]
+        near = [self.levels[0] - level <= _OVERLAP * self.spread for level in self.levels]
+        return tuple(group for group, is_near in zip(self.groups, near, strict=True) if is_near)
 
     @property
     def finding(self) -> str:
         """Which chains are where, in words."""
-        text = self._by_rates() if self.overlap else self._by_level()
-        if self.unsettled:
-            rest = _named(self.unsettled)
-            text += f" {_capital(rest)} {'has' if len(self.unsettled) == 1 else 'have'} not settled."
+        text = self._by_rates() if len(self.rivals) > 1 else self._by_level()
+        ahead = dict(self.ahead)
+        settling = [chain for chain in self.unsettled if chain not in ahead]
+        if settling:
+            text += f" {_capital(_named(settling))} {'has' if len(settling) == 1 else 'have'} not settled."
+        for chain, gap in self.ahead:
+            text += f" Chain {chain} has not settled, and is {_rounded(gap)} above all of them by now."
         return text
 
     def _by_rates(self) -> str:
-        groups = sorted(self.groups)  # levels that overlap give no order
-        lone = [group[0] for group in groups if len(group) == 1]
-        together = [_named(group) for group in groups if len(group) > 1]
+        rivals, n = sorted(self.rivals), len(self.rivals)  # levels that overlap give no order
+        lone = [group[0] for group in rivals if len(group) == 1]
+        together = [_named(group) for group in rivals if len(group) > 1]
         if together:
             told = f"{together[0]} agree with each other"
             told += "".join(f", {each} with each other" for each in together[1:])
             told += f", {_named(lone)} with no other" if lone else ""
-        else:
+        elif n == len(self.groups):
             told = "the two chains disagree" if len(lone) == 2 else "no two chains agree"
-        gap, many = _rounded(self.levels[0] - self.levels[-1]), _NUMBERS.get(len(self.groups), "several")
-        return (
+        else:
+            told = f"{_named(lone)} disagree"
+        gap, many = _rounded(self.levels[0] - self.levels[n - 1]), _NUMBERS.get(n, "several")
+        text = (
             f"{_capital(told)}: rates differ {_rounded(self.apart, 2)} times as much between them as within a "
             f"chain, though log-likelihoods are only {gap} apart (within a chain they vary by "
             f"{_rounded(self.spread)}). Probably {many} solutions, which longer chains may not leave."
         )
+        if n < len(self.groups):
+            below = sorted(chain for group in self.groups[n:] for chain in group)
+            gaps = [_rounded(self.levels[0] - level) for level in (self.levels[n], self.levels[-1])]
+            text += f" {_capital(_named(below))} {'is' if len(below) == 1 else 'are'} "
+            text += f"{gaps[0] if gaps[0] == gaps[1] else ' to '.join(gaps)} below: other solutions, less likely ones."
+        return text
 
     def _by_level(self) -> str:
         best, others = self.groups[0], self.groups[1:]
@@ -107,26 +130,34 @@ class Modes(NamedTuple):
             for group, gap in zip(others, below, strict=True)
         ]
         rest = "the others" if len(others) == 1 else _named(best)
-        told = f"{' and '.join(parts)} below {rest} in log-likelihood {spread}"
+        told = f"{_listed(parts)} below {rest} in log-likelihood {spread}"
         what = "another solution" if sum(map(len, others)) == 1 else "other solutions"
         return f"{_capital(told)}: probably {what}, which longer chains may not leave."
 
     @property
     def advice(self) -> str:
         """What can be done."""
-        settled = [[chain for chain in group if chain not in self.unsettled] for group in self.groups]
-        chosen = [own or list(group) for own, group in zip(settled, self.groups, strict=True)]
-        if self.overlap:
-            each = " and ".join(f"posterior.chains({group})" for group in sorted(chosen)[:2])
+        if self.ahead:
             return (
-                f"More chains show which solution is usual; {each} take one each: compare them on hidden cells, "
-                "and report both (docs/diagnostics.md)."
+                "Select none of them yet: a longer burn-in (a new fit with more sweeps) lets others come there, too "
+                "(docs/diagnostics.md)."
             )
-        return (
-            "More chains show which solution is usual; "
-            f"posterior.chains({chosen[0]}) takes the best; compare them on hidden cells "
-            "(docs/diagnostics.md)."
-        )
+        cure = "A longer burn-in (a new fit with more sweeps) or more chains may show a better or more usual solution"
+        if len(self.rivals) > 1:
+            each = " and ".join(
+                f"posterior.chains({self._settled(group)})" for group in sorted(self.rivals[:2])
+            )
+            return f"{cure}; {each} take one each: report both (docs/diagnostics.md)."
+        best = self._settled(self.groups[0])
+        text = f"{cure}; posterior.chains({best}) takes the best of these (docs/diagnostics.md)."
+        late = [chain for chain in best if chain in self.climbed]
+        if late:
+            text += f" {_capital(_named(late))} came there after burn-in: posterior.with_burn_in(N) leaves out what was before."
+        return text
+
+    def _settled(self, group: tuple[int, ...]) -> list[int]:
+        """The chains of a group, without those that are on their way, if there are others."""
+        return [chain for chain in group if chain not in self.unsettled] or list(group)
 
     def __str__(self) -> str:
         return f"{self.finding} {self.advice}" if self.differ else ""
@@ -154,7 +185,7 @@ solution, which longer chains may not leave.
         return Modes((tuple(map(int, numbers)),), (math.nan,), math.nan, ())
     clusters = None if rates is None else clusters_of(rates)
     if clusters is not None and len(clusters.groups) > 1:
-        return _by_clusters(clusters, values, numbers)
+        return _told(values, clusters.groups, clusters.unsettled, numbers, clusters.apart)
     level, spread = values.mean(axis=1), values.std(axis=1, ddof=1)
     independent = np.array([_independent(chain) for chain in values])
 
@@ -178,21 +209,58 @@ solution, which longer chains may not leave.
         last = values[chain, -(values.shape[1] // 4) :]
         near = [group for group in groups if not all(apart(chain, other) for other in group)]
         nearest = min(near, key=lambda group: abs(level[group].mean() - last.mean()), default=None)
-        if nearest is None:
+        if nearest is None or _stays_away(last, [values[other] for other in nearest]):
             groups.append([chain])
-        elif _stays_away(last, [values[other] for other in nearest]):
-            groups.append([chain])
-            level[chain], spread[chain] = last.mean(), last.std(ddof=1)  # where it has come to
         else:
             nearest.append(chain)
             unsettled.append(chain)
-    groups.sort(key=lambda group: -level[group].mean())
+    return _told(values, groups, unsettled, numbers)
+
+
+def _told(
+    values: np.ndarray,
+    groups: Sequence[Sequence[int]],
+    unsettled: Sequence[int],
+    numbers: Sequence[int],
+    apart: float = math.nan,
+) -> Modes:
+    """Groups of chains with what their log-likelihoods (chain, draw) say of them, the highest first."""
+    quarter = values.shape[1] // 4
+    first, last = values[:, :quarter].mean(axis=1), values[:, -quarter:].mean(axis=1)
+    spread = float(np.median([_spread(chain) for chain in values]))
+    moved = np.abs(last - first) > _CLIMBED * spread
+    level = np.where(moved, last, values.mean(axis=1))  # where it has come to
+    levels = [
+        float(level[[c for c in group if c not in unsettled] or list(group)].mean()) for group in groups
+    ]
+    falling = np.argsort(-np.array(levels), kind="stable")
+    best = levels[falling[0]]
+    ahead = [(c, float(last[c]) - best) for c in unsettled if last[c] > best + _OVERLAP * spread]
+
+    def named(chains: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(int(numbers[chain]) for chain in chains))
+
     return Modes(
-        tuple(tuple(sorted(int(numbers[chain]) for chain in group)) for group in groups),
-        tuple(float(level[[c for c in group if c not in unsettled] or group].mean()) for group in groups),
-        float(np.median(spread)),
-        tuple(sorted(int(numbers[chain]) for chain in unsettled)),
+        tuple(named(groups[place]) for place in falling),
+        tuple(levels[place] for place in falling),
+        spread,
+        named(unsettled),
+        apart,
+        named([c for c in range(len(values)) if moved[c] and last[c] > first[c]]),
+        tuple((int(numbers[chain]), gap) for chain, gap in ahead),
     )
+
+
+def _spread(chain: np.ndarray) -> float:
+    """How far a chain goes up and down where it is; of one that has jumped, in a quarter of its length.
+
+    >>> up_and_down = np.tile([-1.0, 1.0], 20)
+    >>> round(_spread(up_and_down), 1), round(_spread(up_and_down + 500 * (np.arange(40) > 15)), 1)
+    (1.0, 1.1)
+    """
+    whole = float(chain.std(ddof=1))
+    parts = float(np.median([part.std(ddof=1) for part in np.array_split(chain, 4)]))
+    return parts if whole > _OVERLAP * parts > 0 else whole
 
 
 def _stays_away(last: np.ndarray, group: Sequence[np.ndarray]) -> bool:
@@ -206,22 +274,6 @@ def _stays_away(last: np.ndarray, group: Sequence[np.ndarray]) -> bool:
     freedom = max(_LEAST_FREEDOM, min(map(_independent, (last, *group))) - 1.0)
     distance = abs(last.mean() - np.mean([chain.mean() for chain in group]))
     return bool(distance > max(within) * stats.t.isf(_FALSE_ALARM, freedom))
-
-
-def _by_clusters(clusters: Clusters, log_likelihood: np.ndarray, numbers: Sequence[int]) -> Modes:
-    """The groups that rates have told apart, with their levels: the highest first."""
-    levels = []
-    for group in clusters.groups:
-        settled = [chain for chain in group if chain not in clusters.unsettled] or list(group)
-        levels.append(float(log_likelihood[settled].mean()))
-    falling = np.argsort(-np.array(levels), kind="stable")
-    return Modes(
-        tuple(tuple(int(numbers[chain]) for chain in clusters.groups[place]) for place in falling),
-        tuple(levels[place] for place in falling),
-        float(np.median(log_likelihood.std(axis=1, ddof=1))),
-        tuple(int(numbers[chain]) for chain in clusters.unsettled),
-        clusters.apart,
-    )
 
 
 def posterior_modes(posterior: KeptDraws) -> Modes:
@@ -282,7 +334,15 @@ def _named(chains: Sequence[int]) -> str:
     """
     if len(chains) == 1:
         return f"chain {chains[0]}"
-    return f"chains {', '.join(map(str, chains[:-1]))} and {chains[-1]}"
+    return f"chains {_listed([str(chain) for chain in chains])}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """
+    >>> _listed(["a", "b"]), _listed(["a", "b", "c"])
+    ('a and b', 'a, b and c')
+    """
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def _capital(text: str) -> str:

@@ -50,7 +50,8 @@ def convergence(table: pd.DataFrame, modes: Modes, chains: int, agree: str = "Th
     elif worst != worst:
         lines.append(f"Smallest ESS {least:.0f}; advised at least {ADVISED_ESS}.")
     else:
-        facts = f"Worst R-hat {worst:.2f}, smallest ESS {least:.0f}."
+        digits = 3 if ADVISED_R_HAT < worst < ADVISED_R_HAT + 0.005 else 2  # 1.01 would be what is advised
+        facts = f"Worst R-hat {worst:.{digits}f}, smallest ESS {least:.0f}."
         advised = f"Advised: R-hat at most {ADVISED_R_HAT}, ESS at least {ADVISED_ESS}."
         if modes.differ:
             lines.append(facts)

@@ -227,7 +227,8 @@ def check_output(output: str) -> None:
     target = local_path(output, "--output")
     if os.path.lexists(target):  # also a link that leads nowhere
         raise FileExistsError(
-            f"--output: expected a new folder, got {str(target)!r}, which exists (countveil resume goes on with a run)"
+            f"--output: expected a new folder, got {str(target)!r}, which exists "
+            "(countveil resume goes on with a run)"
         )
     if not target.parent.is_dir():
         raise FileNotFoundError(

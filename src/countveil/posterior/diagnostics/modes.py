@@ -113,7 +113,9 @@ class Modes(NamedTuple):
             below = sorted(chain for group in self.groups[n:] for chain in group)
             gaps = [_rounded(self.levels[0] - level) for level in (self.levels[n], self.levels[-1])]
             text += f" {_capital(_named(below))} {'is' if len(below) == 1 else 'are'} "
-            text += f"{gaps[0] if gaps[0] == gaps[1] else ' to '.join(gaps)} below: other solutions, less likely ones."
+            text += (
+                f"{gaps[0] if gaps[0] == gaps[1] else ' to '.join(gaps)} below: other, less likely solutions."
+            )
         return text
 
     def _by_level(self) -> str:
@@ -139,10 +141,10 @@ class Modes(NamedTuple):
         """What can be done."""
         if self.ahead:
             return (
-                "Select none of them yet: a longer burn-in (a new fit with more sweeps) lets others come there, too "
-                "(docs/diagnostics.md)."
+                "Select none of them yet: a longer burn-in (a new fit with more sweeps) lets others come there, "
+                "too (docs/diagnostics.md)."
             )
-        cure = "A longer burn-in (a new fit with more sweeps) or more chains may show a better or more usual solution"
+        cure = "A longer burn-in (a new fit with more sweeps) or more chains may show a better solution"
         if len(self.rivals) > 1:
             each = " and ".join(
                 f"posterior.chains({self._settled(group)})" for group in sorted(self.rivals[:2])
@@ -152,7 +154,8 @@ class Modes(NamedTuple):
         text = f"{cure}; posterior.chains({best}) takes the best of these (docs/diagnostics.md)."
         late = [chain for chain in best if chain in self.climbed]
         if late:
-            text += f" {_capital(_named(late))} came there after burn-in: posterior.with_burn_in(N) leaves out what was before."
+            text += f" {_capital(_named(late))} came there after burn-in: "
+            text += "posterior.with_burn_in(N) leaves out what was before."
         return text
 
     def _settled(self, group: tuple[int, ...]) -> list[int]:

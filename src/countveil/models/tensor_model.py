@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from countveil.models.count_model import positive_number, rate_or_none, whole_number
@@ -76,7 +76,7 @@ class TensorModel(EinsumModel):
         latent = tuple(f"component{a}" for a in range(self.n_axes))
         return {**{f"factor{a}": (_AXES[a], latent[a]) for a in range(self.n_axes)}, "core": latent}
 
-    @property
+    @cached_property  # asked for some twenty times in a sweep of a few milliseconds
     def _spec(self) -> Spec:
         return _spec_of(self.n_axes, self.core is not None)
 

@@ -245,7 +245,9 @@ def _long(table: Table, options: InputOptions) -> LabelledCounts:
     origins = tuple(origin(labels, found=True) for labels in declared)
     said = str(FORMS["long table"].stability)
     counts = ListedCounts(shape, places, values)
-    return LabelledCounts(counts, names, labels_read, "long table", origins, said)
+    # Whatever the axes are called here: people as senders and the same as recipients are other rows, of one sum.
+    rows_by = str(tuple(map(str, by)))
+    return LabelledCounts(counts, names, labels_read, "long table", origins, said, rows_by)
 
 
 def _numbers(table: Table, column: int, lines: np.ndarray) -> np.ndarray:

@@ -152,8 +152,9 @@ def fit(
         Show sweeps per second, time left and the log-likelihood of every chain, on standard error. Or a function of
         your own, which is called about once a second with a ``Progress`` (docs/diagnostics.md).
     labels
-        For plain counts without labels of their own: (row labels, column labels), either may be None. For
-        ``SharedFactors`` a mapping from views to such.
+        For plain counts without labels of their own: (row labels, column labels), either may be None. A table
+        keeps those that it has, and others beside them are refused. For ``SharedFactors`` a mapping from views to
+        such.
     robust
         For plain counts: fit them as if they had been released with noise of this alpha, in (0, 1), so that
         single odd counts weigh less. See docs/unknown_noise.md for what that assumes.

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countveil.counts import PrivateCounts, privatize
 from countveil.counts.inputs.arrays import holds_masked, sparse_rows
+from countveil.counts.inputs.tables import as_table, check_named
 from countveil.fitting import fit
 from countveil.models import TopicModel
 from countveil.transforming import transform
@@ -169,6 +170,13 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise TypeError(
                 "X: expected an array without a mask, got a masked array, whose mask would be lost"
             )
+        table = as_table(X)
+        if table is not None:
+            check_named(
+                table.names, name="X", advice="they belong into the index, and counts ({}) under a name"
+            )
+            if table.was_index:
+                raise ValueError("X: expected columns of counts alone, got one that was an index of pandas")
         if sparse.issparse(X) and X.ndim == 2 and X.dtype.kind in "iubf" and 0 not in X.shape:
             # scikit-learn would add entries given twice in a type that wraps around, or rounds.
             X = sparse_rows(X, "X")

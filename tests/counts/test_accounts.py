@@ -11,6 +11,8 @@ import pytest
 
 from counts.conftest import spent
 from countveil.counts.ledger import accounts
+from countveil.counts.ledger.ledger import Charge, Ledger
+from countveil.privacy import Guarantee
 from goodness_of_fit import SEED
 
 COUNTS = [[3, 0], [1, 2]]
@@ -109,6 +111,31 @@ def test_a_wide_table_by_another_index_adds(ledger_path, enter):
     for index, rows in (("author", ["a"]), ("city", ["x"])):
         enter(1, table.set_index(index)[["oil"]], rows=rows, columns=["oil"])
     assert spent(ledger_path) == 4  # the same rows by the same index, twice each
+
+
+def test_a_long_table_by_another_column_adds(ledger_path, enter):
+    lines = pd.DataFrame(
+        {"sender": ["ann", "ann"], "recipient": ["bo", "bo"], "word": ["tea", "sea"], "n": [5, 3]}
+    )
+    for by, rows in (
+        ("sender", ["ann"]),
+        ("recipient", ["bo"]),
+    ):  # the same counts, whatever the axes are called
+        enter(1, lines, long=(by, "word", "n"), labels={"person": rows, "term": ["tea", "sea"]})
+    assert spent(ledger_path) == 2
+    enter(1, lines, long=("sender", "word", "n"), labels={"person": ["dee"], "term": ["tea", "sea"]})
+    assert spent(ledger_path) == 2  # another sender
+
+
+def test_an_entry_that_does_not_say_what_its_rows_are_by_is_read_and_adds(ledger_path, enter):
+    words = np.array(["tea", "sea"], dtype=object)
+    labels = (np.array(["ann"], dtype=object), words)
+    old = Charge("letters", Guarantee(1), "an-old-one", ("", "person", "term"), labels, None)
+    Ledger(ledger_path).charge(old)
+    assert spent(ledger_path) == 1
+    lines = pd.DataFrame({"recipient": ["bo"], "word": ["tea"], "n": [5]})
+    enter(1, lines, long=("recipient", "word", "n"), labels={"person": ["bo"], "term": words})
+    assert spent(ledger_path) == 2
 
 
 def test_many_rows_add(ledger_path, enter, monkeypatch):

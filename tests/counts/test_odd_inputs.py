@@ -1,5 +1,6 @@
 """Odd inputs are read as what they are, or refused without a word about them: holes, numbers as labels, damage."""
 
+import datetime
 from enum import Enum
 
 import networkx as nx
@@ -250,6 +251,51 @@ def test_times_that_are_a_nanosecond_apart_are_two_labels():
     release = privatize(pd.DataFrame({"x": [5, 6]}, index=days), 900, rows=days.values, columns=["x"])
     assert release.to_dense().ravel().tolist() == [5, 6]
     assert release.labels[0].tolist() == ["2025-01-01", "2025-01-02"]
+
+
+DAYS = pd.to_timedelta([1, 2], unit="D")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        DAYS[::-1],
+        DAYS[::-1].to_numpy(),
+        [np.timedelta64(48, "h"), np.timedelta64(1, "D")],
+        [datetime.timedelta(2), datetime.timedelta(1)],
+        ["2 days 00:00:00", "1 days 00:00:00"],
+    ],
+    ids=["pandas", "numpy", "hours", "python", "text"],
+)
+def test_durations_are_found(rows):
+    columns = {"day": DAYS.to_numpy(), "a": [3, 4]}
+    pandas, arrow = pd.DataFrame(columns), pa.table(columns)
+    holes = pa.table({"day": pa.array([*DAYS.to_pytimedelta(), None]), "a": [3, 4, 5]})
+    tables = [pandas, pl.from_pandas(pandas), arrow, holes]
+    releases = [privatize(t, epsilon=900, index="day", rows=rows, columns=["a"]) for t in tables]
+    releases.append(privatize(pandas.set_index("day"), epsilon=900, rows=rows, columns=["a"]))
+    for release in releases:
+        assert release.to_dense().tolist() == [[4], [3]]
+        assert release.labels[0].tolist() == ["2 days 00:00:00", "1 days 00:00:00"]
+
+
+def test_durations_are_called_as_pandas_calls_them():
+    texts = ["1D", "-1h", "-3ns", "36h5us", "7ms", "0s", "1D2ns"]
+    given = pd.to_timedelta(texts)
+    release = privatize([[0]] * len(texts), epsilon=1, rows=given)
+    assert release.labels[0].tolist() == [str(each) for each in given]
+    assert privatize([[0]] * len(texts), epsilon=1, rows=list(given.to_numpy())).labels[0].tolist() == [
+        str(each) for each in given
+    ]
+    found = pd.DataFrame({"day": pd.to_timedelta([10, 9, None], unit="D"), "n": 1})
+    release = privatize(found, epsilon=900, long=("day", "n"), public_labels=True)
+    assert release.labels[0].tolist() == ["9 days 00:00:00", "10 days 00:00:00"]
+
+
+def test_a_missing_time_is_no_label():
+    lines = pd.DataFrame({"day": pd.Series([pd.Timestamp("2025-01-01"), pd.NaT], dtype=object), "n": [3, 4]})
+    release = privatize(lines, epsilon=900, long=("day", "n"), public_labels=True)
+    assert (release.labels[0].tolist(), release.to_dense().tolist()) == (["2025-01-01"], [3])
 
 
 @pytest.mark.parametrize("size", ["2 2 -1", "-1 2 2"])

@@ -83,7 +83,9 @@ def privatize(
         are zeros and get noise.
     index
         The name of a wide table's column that holds the row labels. Otherwise they are a pandas index, or
-        rows have no labels and go by order, as they do where pandas only numbers them.
+        rows have no labels and go by order, as they do where pandas only numbers them. With ``rows`` that takes a
+        table of the declared columns alone: any other column might hold the labels. An index that an Arrow table or
+        a Parquet file only describes is no labels, because filters and sorts do not change what it says.
     vocabulary
         For texts: the words to count, declared beforehand, or scikit-learn's CountVectorizer with such a
         ``vocabulary``. Words outside it are left out.

@@ -73,7 +73,8 @@ def transform(
     seed, threads, progress
         As in ``fit``.
     labels
-        For plain counts without labels of their own: labels for each axis of ``data``, any may be None.
+        For plain counts without labels of their own: labels for each axis of ``data``, any may be None. A table
+        keeps those that it has, and others beside them are refused.
     interval
         The share of the draws that ``low`` and ``high`` enclose.
     groups

@@ -58,7 +58,7 @@ class LabelledCounts(NamedTuple):
     form: str  # in which they came, such as "long table"
     declared: tuple[str, ...]  # for each axis whether its labels are "declared", "from the data" or "none"
     stability: str  # how many counts one thing in them can move, in a sentence
-    rows_by: str = ""  # what the rows of a wide table are called, where they have a name
+    rows_by: str = ""  # the columns of a table that its rows are by, under their names there
 
     @property
     def has_pairs(self) -> bool:

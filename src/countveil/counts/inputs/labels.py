@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any, Protocol
 
@@ -31,6 +31,17 @@ _TIME = re.compile(r"^(\d{4}-\d\d-\d\d)t(\d\d:)", re.ASCII)
 _MIDNIGHT = re.compile(
     r"(?<=\d\d-\d\d) 00:00(:00)?(\.0+)?(z|[+-]00:?00)?$|(?<=:\d\d)(\.0+)?(z|[+-]00:?00)?$", re.ASCII
 )
+# Nanoseconds in what numpy keeps durations in. Months and years have no such number.
+_NANOSECONDS = {
+    "W": 604_800_000_000_000,
+    "D": 86_400_000_000_000,
+    "h": 3_600_000_000_000,
+    "m": 60_000_000_000,
+    "s": 1_000_000_000,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
 _UNSEEN = frozenset("\u115f\u1160\u2800\u3164")  # fillers of Hangul, and Braille without a dot
 _DECIMAL = Context(prec=120)  # of our own: that of other code might round
 _QUOTES = str.maketrans(
@@ -185,8 +196,9 @@ def label_index(
     distinct.pop(None, None)
     labels = list(distinct.values())
     if not ordered:
-        numbers = all(isinstance(label, int | float) for label in labels)
-        labels.sort(key=None if numbers else str)
+        kinds = (int | float, timedelta, np.timedelta64)
+        alike = any(all(isinstance(label, kind) for label in labels) for kind in kinds)
+        labels.sort(key=None if alike else str)
     return LabelIndex(labels, axis)
 
 
@@ -205,14 +217,16 @@ def _key(label: Any) -> str | None:
     """What labels are compared by; None for a label that is missing."""
     if isinstance(label, str):
         return str.__str__(label)  # a class of its own may call itself otherwise
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):  # first: that of pandas is a time, too
+        return None
     if isinstance(label, np.datetime64):
         if _is_finer(label):
             return str(label).replace("T", " ")  # as pandas says it
         label = label.astype("datetime64[us]").item()
     if isinstance(label, datetime):  # a day is called by its date, whatever it was kept as
         return label.isoformat(sep=" ").removesuffix(" 00:00:00")
-    if label is None or type(label).__name__ in ("NAType", "NaTType"):
-        return None
+    if isinstance(label, timedelta | np.timedelta64):
+        return _duration(label)
     if isinstance(label, float | np.floating):
         if label != label:
             return None
@@ -223,8 +237,34 @@ def _key(label: Any) -> str | None:
         return None
 
 
+def _duration(label: timedelta | np.timedelta64) -> str | None:
+    """As pandas says it, whatever it was kept as; None if it is missing.
+
+    >>> import datetime
+    >>> _duration(np.timedelta64(26, "h")), _duration(datetime.timedelta(milliseconds=-1))
+    ('1 days 02:00:00', '-1 days +23:59:59.999000')
+    """
+    if isinstance(label, timedelta):
+        micro = (label.days * 86_400 + label.seconds) * 10**6 + label.microseconds
+        nano = micro * 1000 + int(getattr(label, "nanoseconds", 0))  # which those of pandas have
+    else:
+        unit, step = np.datetime_data(label.dtype)
+        if np.isnat(label):
+            return None
+        if unit not in _NANOSECONDS:
+            return str(label)
+        nano = int(label.astype(np.int64)) * step * _NANOSECONDS[unit]
+    days, rest = divmod(nano, _NANOSECONDS["D"])
+    seconds, parts = divmod(rest, _NANOSECONDS["s"])
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    fraction = f".{parts:09}" if parts % 1000 else f".{parts // 1000:06}" if parts else ""
+    return f"{days} days {'+' * (days < 0)}{clock}{fraction}"
+
+
 def spoken(found: np.ndarray) -> np.ndarray:
-    """Times as such: numpy would make numbers of those that are kept in nanoseconds."""
+    """Times and durations as such: numpy would make numbers of those that are kept in nanoseconds."""
+    if found.dtype.kind == "m":
+        return object_array(found)
     if found.dtype.kind != "M":
         return found
     return object_array(found) if np.any(_is_finer(found)) else found.astype("datetime64[us]")

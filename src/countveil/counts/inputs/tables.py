@@ -21,6 +21,9 @@ _SAVED_INDEX, _UNNAMED = (
     re.compile(r"[\s\u200b\ufeff]*|Unnamed: \d+([._].*)?"),
 )
 _WHOLE = re.compile(r"[+-]?\d+")
+_KEEP_INDEX = (
+    "reset_index() or preserve_index=True makes a column of it, and an array (to_numpy()) goes by order"
+)
 
 
 class Table(NamedTuple):
@@ -35,6 +38,7 @@ class Table(NamedTuple):
     rows_by: str = ""  # the name of those labels
     is_numbered: bool = False  # whether its row labels are but 0, 1, 2, ..., as pandas gives them to all
     was_index: tuple[int, ...] = ()  # columns that were the index of a table of pandas: no counts
+    lost_index: bool = False  # whether it had an index with a name, or of labels, which is not in it
 
 
 def as_table(counts: Any) -> Table | None:
@@ -64,31 +68,22 @@ def as_table(counts: Any) -> Table | None:
     if comes_from(counts, "pyarrow", "Table"):
         names, described = counts.column_names, counts.schema.pandas_metadata or {}
         index = described.get("index_columns", [])
-        # One that only counts the rows is no column, but says where it begins.
-        ranges = [one for one in index if isinstance(one, dict) and one.get("kind") == "range"]
-        numbers, name = _range_of(ranges, counts.num_rows)
+        # One that only counts the rows is described and no column. Arrow keeps the description where it filters,
+        # slices, sorts and joins: it says what the rows were, and not which of them are here.
+        ranges = [one for one in index if isinstance(one, dict)]
+        saved = [one for one in index if isinstance(one, str)]
         return Table(
             names,
             lambda i: _arrow_array(counts.column(i)),
             counts.num_rows,
-            numbers,
-            rows_by=name or "",
-            is_numbered=numbers is not None and name is None,
-            was_index=_saved_index(names, [one for one in index if isinstance(one, str)]),
+            None,
+            is_numbered=any(one.get("name") is None for one in ranges),
+            was_index=_saved_index(names, saved),
+            lost_index=any(one.get("name") is not None for one in ranges) or not set(saved) <= set(names),
         )
     if comes_from(counts, "polars", "LazyFrame"):
         raise TypeError("counts: expected a table, got a polars LazyFrame; collect() it first")
     return None
-
-
-def _range_of(ranges: list[dict[str, Any]], length: int) -> tuple[np.ndarray | None, str | None]:
-    """The numbers of an index that pandas has only described, and its name."""
-    if len(ranges) != 1:
-        return None, None
-    start, step, name = (ranges[0].get(key) for key in ("start", "step", "name"))
-    if type(start) is not int or type(step) is not int:
-        return None, None
-    return start + step * np.arange(length), None if name is None else str(name)
 
 
 def _saved_index(names: list[Any], saved: Container[Any] = ()) -> tuple[int, ...]:
@@ -129,14 +124,14 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     axes, (rows, cols) = options.declared(2, [rows_by or "row", "column"])
     rows = list(rows) if isinstance(rows, Iterator) else rows
     cols = list(cols) if isinstance(cols, Iterator) else cols
-    found_rows = labels_of_rows(table, rows) if index is None else _column(table, index)
+    public = options.public_labels
+    found_rows = labels_of_rows(table, rows, public=public) if index is None else _column(table, index)
     columns = [place for place in range(len(table.names)) if place != index and place not in table.was_index]
     names = [table.names[place] for place in columns]
-    _check_named(names, cols)
+    check_named(names, cols)
     check_shape((table.length if found_rows is None else 1, len(names)), "counts")
-    along_columns = label_index(
-        cols, object_array(names), "column", "columns", public=options.public_labels, ordered=True
-    )
+    along_columns = label_index(cols, object_array(names), "column", "columns", public=public, ordered=True)
+    to_column = along_columns.places(object_array(names))
     labels: list[Any] = [None, along_columns.labels]
     if found_rows is None:  # rows without names: how many there are is public, as with an array
         to_row, n_rows = np.arange(table.length), table.length
@@ -147,12 +142,18 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
                 f"rows: expected a label for each row of the table, got {len(rows)}, another number; index= names "
                 "the column that holds row labels, long= those of a long table"
             )
+        if rows is not None and (to_column < 0).any():
+            # Any of them, wherever it stands: that is known by the names of columns, whatever is in them.
+            raise ValueError(
+                "rows: expected a table with row labels, or with the declared columns alone, whose rows go by "
+                "order, got one without row labels and with other columns, of which one may hold them; index= "
+                "names it, and without the others (or as an array) rows go by order"
+            )
     else:
-        along_rows = label_index(rows, found_rows, "row", "rows", public=options.public_labels, ordered=True)
+        along_rows = label_index(rows, found_rows, "row", "rows", public=public, ordered=True)
         to_row, n_rows, labels[0] = along_rows.places(found_rows), len(along_rows), along_rows.labels
     shape = (n_rows, len(along_columns))
     names_read, labels_read = read_labels(labels, shape, axes)
-    to_column = along_columns.places(object_array(names))
     places = [np.tile(to_row, len(names)), np.repeat(to_column, table.length)]
 
     def values(inside: np.ndarray) -> np.ndarray:
@@ -182,38 +183,64 @@ def _index(table: Table, options: InputOptions) -> tuple[int | None, str]:
     return table.was_index[0], "" if _SAVED_INDEX.fullmatch(name) else name
 
 
-def _check_named(names: list[Any], declared: Any) -> None:
+def check_named(
+    names: list[Any],
+    declared: Any = None,
+    name: str = "counts",
+    advice: str = "index= names it ({}) where it does, columns= where it has counts",
+) -> None:
     """Refuse a column without a name: it holds labels of rows, as a rule, and these would pass for counts.
 
     Where columns are declared it is dropped like all others; but if it is the first, rows would go by their order.
+    Errors speak of the parameter ``name``, and ``advice`` says what to do with the column.
     """
     known = set() if declared is None else {str(label) for label in declared}
-    for name in names if declared is None else names[:1]:
-        if isinstance(name, str) and _UNNAMED.fullmatch(name) and name not in known:
+    for one in names if declared is None else names[:1]:
+        if isinstance(one, str) and _UNNAMED.fullmatch(one) and one not in known:
             raise ValueError(
-                "counts: expected names of all columns, got one without, which may hold labels of rows; "
-                f"index= names it ({name!r}) where it does, columns= where it has counts"
+                f"{name}: expected names of all columns, got one without, which may hold labels of rows; "
+                + advice.format(repr(one))
             )
 
 
-def labels_of_rows(table: Table, rows: Any) -> np.ndarray | None:
+def labels_of_rows(
+    table: Table, rows: Any, *, public: bool = False, parameter: str = "rows"
+) -> np.ndarray | None:
     """What declared rows are found by; None where they go by their order.
 
-    pandas numbers all rows, and nobody need mean these numbers. Declared rows that are others might mean them.
+    pandas numbers all rows, and nobody need mean these numbers. Declared rows that are others might mean them, and
+    all might where the numbers are only described: which rows they belonged to is not known.
     """
+    remedy = _KEEP_INDEX if parameter == "labels" else f"index= names a column that holds them, {_KEEP_INDEX}"
+    if table.lost_index and (rows is not None or public):
+        raise ValueError(
+            f"{'counts' if rows is None else parameter}: expected a table that holds its row labels, got "
+            f"one whose index is only described, as it was before parts were left out or sorted; {remedy}"
+        )
     if not table.is_numbered:
         return table.row_labels
-    if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        texts = [str(row).strip().removesuffix(".0") for row in rows]
-        own = [] if table.row_labels is None else [str(i) for i in table.row_labels]
-        if texts and all(map(_WHOLE.fullmatch, texts)) and texts != own:
-            raise ValueError(
-                "rows: expected labels that are no numbers, or those of the table in its order, for rows that "
-                "pandas numbers, got other numbers, which may mean those or go by order; to find rows by labels, "
-                "set_index() them or give the index a name (rename_axis), and to go by order give to_numpy() or a "
-                "list"
-            )
+    numbers = _whole_numbers(rows)
+    if numbers and table.row_labels is None:
+        raise ValueError(
+            f"{parameter}: expected labels that are no numbers, for rows that pandas once numbered, got numbers, "
+            f"which may mean those, as they were before parts were left out or sorted; {remedy}"
+        )
+    if numbers and table.row_labels is not None and numbers != [str(i) for i in table.row_labels]:
+        raise ValueError(
+            f"{parameter}: expected labels that are no numbers, or those of the table in its order, for rows "
+            "that pandas numbers, got other numbers, which may mean those or go by order; to find rows by "
+            "labels, set_index() them or give the index a name (rename_axis), and to go by order give "
+            "to_numpy() or a list"
+        )
     return None
+
+
+def _whole_numbers(rows: Any) -> list[str]:
+    """Declared rows as text where all of them are whole numbers, else none."""
+    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
+        return []
+    texts = [str(row).strip().removesuffix(".0") for row in rows]
+    return texts if all(map(_WHOLE.fullmatch, texts)) else []
 
 
 def _long(table: Table, options: InputOptions) -> LabelledCounts:
@@ -245,7 +272,9 @@ def _long(table: Table, options: InputOptions) -> LabelledCounts:
     origins = tuple(origin(labels, found=True) for labels in declared)
     said = str(FORMS["long table"].stability)
     counts = ListedCounts(shape, places, values)
-    return LabelledCounts(counts, names, labels_read, "long table", origins, said)
+    # Whatever the axes are called here: people as senders and the same as recipients are other rows, of one sum.
+    rows_by = str(tuple(map(str, by)))
+    return LabelledCounts(counts, names, labels_read, "long table", origins, said, rows_by)
 
 
 def _numbers(table: Table, column: int, lines: np.ndarray) -> np.ndarray:

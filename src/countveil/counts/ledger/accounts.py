@@ -5,7 +5,8 @@ belong to: the noise does not know units. So slopes of all releases of one datas
 largest slope of its rows. Where releases have the same named columns and named rows, a row's slopes add over those
 releases that have the row, and the largest such sum counts: releases of different rows do not add (parallel
 composition). So rows of one dataset with different names must hold different counts; where they do not (people, and
-the departments they are in), give the first axis another name, and they add. Rows of a person may have any names,
+the departments they are in), give the first axis another name, and they add. Of a table the columns that rows are
+by count as such names, whatever the axes are called in the release. Rows of a person may have any names,
 and a count of a network is of two people: with that unit, and there, all releases add. Names that differ only in
 spelling (007 and 7, case, accents) are one, of rows and of datasets.
 """

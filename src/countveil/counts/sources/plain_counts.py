@@ -15,9 +15,9 @@ from countveil.counts.foreign import comes_from
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import ReleasedValues, check_whole, sparse_cells, sparse_rows
 from countveil.counts.inputs.graphs import GraphCounts
-from countveil.counts.inputs.labels import read_labels
+from countveil.counts.inputs.labels import axis_labels, expect_labels, read_labels, spoken
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.inputs.tables import Table, as_table
+from countveil.counts.inputs.tables import Table, as_table, check_named, labels_of_rows
 from countveil.counts.places import has_lost_slash, scheme_of
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.sources.combine import CombinedReleases
@@ -59,19 +59,17 @@ def read_counts(
 def read_plain_counts(counts: Any, labels: Any = None, name: str = "data") -> PlainCounts:
     """Plain counts from a numpy array (masked arrays: masked = missing), lists, scipy.sparse, a table.
 
-    What was read before, and has its labels, stays as it is. Negative values are refused with a hint: they look
-    like a release. Errors speak of the parameter ``name``.
+    What was read before, and has its labels, stays as it is. ``labels`` are for axes without labels of their own.
+    Negative values are refused with a hint: they look like a release. Errors speak of the parameter ``name``.
     """
     if isinstance(counts, PlainCounts):
         return counts
-    if labels is None and hasattr(counts, "columns") and hasattr(counts, "index"):
-        labels = ([str(i) for i in counts.index], [str(c) for c in counts.columns])
-    table = None if comes_from(counts, "pandas") else as_table(counts)
+    frame, table = counts, as_table(counts)
     if table is not None:
-        counts, found = _from_table(table, name)
-        labels = found if labels is None else labels
-    elif hasattr(counts, "columns") and hasattr(counts, "to_numpy"):
-        counts = _numbers(counts, name)
+        _check_columns(table, name)
+        counts = _numbers(frame, table, name)
+    elif hasattr(counts, "columns") and hasattr(counts, "to_numpy"):  # of a library that is not known here
+        counts = counts.to_numpy()
     if sparse.issparse(counts):
         return _from_sparse(counts, labels, name)
     if not isinstance(counts, np.ndarray | list | tuple):
@@ -80,6 +78,8 @@ def read_plain_counts(counts: Any, labels: Any = None, name: str = "data") -> Pl
         )
     source = ReleasedValues(counts, None, name)
     axes, names = read_labels(labels, source.shape)
+    if hasattr(frame, "columns"):
+        names = _with_own(frame, table, None if labels is None else names, name)
     positive, missing, negative = CellList(source.shape), CellList(source.shape), False
     for block in source.blocks():
         positive.add_dense(block.start, block.values > 0, block.values)
@@ -116,23 +116,65 @@ def _refuse_negative(found: bool, name: str) -> None:
         )
 
 
-def _numbers(frame: Any, name: str) -> np.ndarray:
-    """The values of a DataFrame. Plain counts are no secret here, so a wrong column is named."""
-    values = frame.to_numpy()
-    table = as_table(frame)
-    if values.dtype.kind in "biuf" or table is None or not table.names:
-        return values
-    return _stacked(table, range(len(table.names)), name)
-
-
-def _from_table(table: Table, name: str) -> tuple[np.ndarray, tuple[Any, Any]]:
-    """The values of a table without an index, and its labels: of columns, and of rows where pandas left some."""
+def _check_columns(table: Table, name: str) -> None:
     if len(table.was_index) > 1:
         raise ValueError(f"{name}: expected one column of row labels, got an index of several")
-    columns = [place for place in range(len(table.names)) if place not in table.was_index]
-    rows = [str(label) for label in table.column(table.was_index[0])] if table.was_index else None
-    values = _stacked(table, columns, name) if columns else np.zeros((table.length, 0), np.int64)
-    return values, (rows, [str(table.names[place]) for place in columns])
+    advice = (
+        "they belong into the index of a DataFrame, or into labels, and a column of counts ({}) needs a name"
+    )
+    check_named([table.names[place] for place in _counted(table)], name=name, advice=advice)
+
+
+def _with_own(
+    frame: Any, table: Table | None, given: tuple[np.ndarray | None, ...] | None, name: str
+) -> tuple[np.ndarray | None, ...]:
+    """The labels of a table, and given ones where it has none. Others would put its counts under other names."""
+    joined: list[np.ndarray | None] = []
+    own = _own_labels(frame, table, given)
+    for axis, (mine, others) in enumerate(zip(own, given or (None, None), strict=True)):
+        if mine is None or others is None:
+            joined.append(
+                others if mine is None else axis_labels([str(label) for label in mine], f"axis {axis}")
+            )
+            continue
+        known = axis_labels(spoken(mine) if isinstance(mine, np.ndarray) else mine, f"axis {axis}")
+        expect_labels(known, others, f"labels: expected those that {name} has along axis {axis}, or None")
+        joined.append(others)
+    return tuple(joined)
+
+
+def _own_labels(
+    frame: Any, table: Table | None, given: tuple[np.ndarray | None, ...] | None
+) -> tuple[Any, Any]:
+    """Of rows and of columns. Beside given ones numbers that pandas gives to all are none."""
+    if table is None:
+        return getattr(frame, "index", None), frame.columns
+    is_numbered = given is not None and _is_numbered(getattr(frame, "columns", None))
+    columns = None if is_numbered else [table.names[place] for place in _counted(table)]
+    if table.was_index:
+        return table.column(table.was_index[0]), columns
+    is_by_order = given is not None and labels_of_rows(table, given[0], parameter="labels") is None
+    return None if is_by_order else getattr(frame, "index", None), columns
+
+
+def _is_numbered(columns: Any) -> bool:
+    """Whether they are but 0, 1, 2, ..., as pandas gives them to an array."""
+    return type(columns).__name__ == "RangeIndex" and columns.start == 0 and columns.step == 1
+
+
+def _counted(table: Table) -> list[int]:
+    """The columns that hold counts."""
+    return [place for place in range(len(table.names)) if place not in table.was_index]
+
+
+def _numbers(counts: Any, table: Table, name: str) -> np.ndarray:
+    """The values of a table. Plain counts are no secret here, so a wrong column is named."""
+    if comes_from(counts, "pandas") and not table.was_index:
+        values = counts.to_numpy()
+        if values.dtype.kind in "biuf" or not table.names:
+            return values
+    columns = _counted(table)
+    return _stacked(table, columns, name) if columns else np.zeros((table.length, 0), np.int64)
 
 
 def _stacked(table: Table, places: Iterable[int], name: str) -> np.ndarray:

@@ -171,7 +171,9 @@ def _go_on(
                 )
             name = engine if isinstance(engine, str) else "ray"
             releases, size = run.releases(data, scratch), size_on_disk(run.path)
-            problem = problem_again(run.attributes, releases, model, data, size, len(run.chains), name)
+            problem = problem_again(
+                run.attributes, releases, run.labels, model, data, size, len(run.chains), name
+            )
             settings = _settings(run, problem, sweeps, until, threads, engine)
             before = run.scalars() if settings.asks_precision else None
             store = run.store(settings, seconds, running_means(problem, settings))

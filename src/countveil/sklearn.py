@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countveil.counts import PrivateCounts, privatize
+from countveil.counts.foreign import holds_labels
 from countveil.counts.inputs.arrays import holds_masked, sparse_rows
 from countveil.fitting import fit
 from countveil.models import TopicModel
@@ -168,6 +169,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if holds_masked(X):
             raise TypeError(
                 "X: expected an array without a mask, got a masked array, whose mask would be lost"
+            )
+        if isinstance(X, list | tuple) and holds_labels(X):  # scikit-learn compares the names of one table
+            raise TypeError(
+                "X: expected lists of numbers, got a list of Series or tables, whose labels would be lost; "
+                "pandas.DataFrame(...) makes a table of Series"
             )
         if sparse.issparse(X) and X.ndim == 2 and X.dtype.kind in "iubf" and 0 not in X.shape:
             # scikit-learn would add entries given twice in a type that wraps around, or rounds.

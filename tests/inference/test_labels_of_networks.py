@@ -23,7 +23,7 @@ def shared(**views):
 
 def test_networks_in_two_orders():
     release, again = (cv.privatize(TABLE[OTHERS], epsilon=5, rows=NAMES, columns=OTHERS) for _ in range(2))
-    model, data = shared(mails=TABLE[OTHERS], words=np.ones((4, 3), int))
+    several = shared(mails=TABLE[OTHERS], words=np.ones((4, 3), int))
     for model, data in (
         (cv.CommunityModel(2), TABLE[OTHERS]),
         (cv.CommunityModel(2, directed=False, rate=1.0), release),
@@ -32,10 +32,10 @@ def test_networks_in_two_orders():
             cv.PrivateCounts(MAILS - 1, alpha=0.3, labels=(NAMES, OTHERS)),
         ),
         (TIED, cv.combine_releases(release, again)),
-        (model, data),
+        several,
     ):
         with pytest.raises(
-            ValueError, match="data: expected the labels of axis 0 along axis 1.*another order"
+            ValueError, match=r"data: expected the labels of axis 0 along axis 1.*another order"
         ):
             cv.fit(model, data, **QUICK)
 
@@ -72,5 +72,5 @@ def test_labels_of_one_side_are_compared_with_other_views():
         mails=cv.PrivateCounts(MAILS, alpha=0.3, labels=(None, OTHERS)),
         words=pd.DataFrame(np.ones((4, 3), int), index=NAMES),
     )
-    with pytest.raises(ValueError, match="words: expected the labels of mails.*the same in another order"):
+    with pytest.raises(ValueError, match=r"words: expected the labels of mails.*the same in another order"):
         cv.fit(model, data, **QUICK)

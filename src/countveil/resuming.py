@@ -41,8 +41,9 @@ def resume(
     path
         The folder of the run.
     data
-        The plain counts that were fitted, which a run does not hold. A release need not be given: it is in the run,
-        or, if it is large and was given by its path, where it was; if it lies elsewhere by now, its path.
+        The plain counts that were fitted, which a run does not hold, with the same labels or none. A release need
+        not be given: it is in the run, or, if it is large and was given by its path, where it was; if it lies
+        elsewhere by now, its path.
     model
         A model of your own, and one with fixed factors, which a run does not hold either.
     threads, engine, progress, checkpoint_seconds

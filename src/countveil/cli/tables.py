@@ -86,7 +86,7 @@ def write_table(table: pd.DataFrame, name: str, more: Iterable[pd.DataFrame] = (
             _write(file, table, more)
     else:
         # Not by its name, which others may turn.
-        with new_file(target, overwrite=True) as file, _compressed(file, target.suffix) as packed:
+        with new_file(target, overwrite=True) as new, _compressed(new, target.suffix) as packed:
             _write(packed, table, more)
     print(f"Wrote {visible(name)}.")
 

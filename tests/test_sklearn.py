@@ -209,3 +209,10 @@ def test_a_mask_is_not_lost_in_silence(parameters):
     for X in (masked, list(masked)):
         with pytest.raises(TypeError, match="X: expected an array without a mask, got a masked array"):
             short(**parameters).fit(X)
+
+
+def test_lists_of_series_would_lose_their_labels():
+    given = [pd.Series({"a": 1, "b": 20}), pd.Series({"b": 50, "a": 0}), pd.Series({"a": 9, "b": 9})]
+    for options in ({}, {"epsilon": 50}, {"alpha": 0.3}):
+        with pytest.raises(TypeError, match="X: expected lists of numbers, got a list of Series or tables"):
+            PrivateTopicModel(1, sweeps=20, **options).fit(given)

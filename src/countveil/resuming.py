@@ -41,8 +41,9 @@ def resume(
     path
         The folder of the run.
     data
-        The plain counts that were fitted, which a run does not hold. A release need not be given: it is in the run,
-        or, if it is large and was given by its path, where it was; if it lies elsewhere by now, its path.
+        The plain counts that were fitted, which a run does not hold, with the same labels or none. A release need
+        not be given: it is in the run, or, if it is large and was given by its path, where it was; if it lies
+        elsewhere by now, its path.
     model
         A model of your own, and one with fixed factors, which a run does not hold either.
     threads, engine, progress, checkpoint_seconds
@@ -171,7 +172,9 @@ def _go_on(
                 )
             name = engine if isinstance(engine, str) else "ray"
             releases, size = run.releases(data, scratch), size_on_disk(run.path)
-            problem = problem_again(run.attributes, releases, model, data, size, len(run.chains), name)
+            problem = problem_again(
+                run.attributes, releases, run.labels, model, data, size, len(run.chains), name
+            )
             settings = _settings(run, problem, sweeps, until, threads, engine)
             before = run.scalars() if settings.asks_precision else None
             store = run.store(settings, seconds, running_means(problem, settings))

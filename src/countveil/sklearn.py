@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countveil.counts import PrivateCounts, privatize
+from countveil.counts.foreign import holds_labels
 from countveil.counts.inputs.arrays import holds_masked, sparse_rows
 from countveil.counts.inputs.tables import as_table, check_named
 from countveil.fitting import fit
@@ -33,15 +34,13 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     What X is depends on two parameters:
 
-    ================= ==============================================================================
-    ``epsilon`` given X holds **true counts, which pass through this object**: ``fit`` and
+    ================= =======================================================================    ``epsilon`` given X holds **true counts, which pass through this object**: ``fit`` and
                       ``transform`` each privatize what they are given, learn from the release
                       alone, and keep only the release. Use it where the counts may be seen; people
                       are protected from whoever gets the fitted object, not from this process.
     ``alpha`` given   X was released elsewhere with noise of this alpha; it may be negative.
     neither           X holds plain counts, and nothing is private.
-    ================= ==============================================================================
-
+    ================= =======================================================================
     Every call with ``epsilon`` releases its X anew, and the losses of releases of the same rows add up:
     ``fit(X).transform(X)`` releases X twice, ``fit_transform(X)`` once. Column names are not protected.
 
@@ -177,6 +176,11 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
             if table.was_index:
                 raise ValueError("X: expected columns of counts alone, got one that was an index of pandas")
+        if isinstance(X, list | tuple) and holds_labels(X):  # scikit-learn compares the names of one table
+            raise TypeError(
+                "X: expected lists of numbers, got a list of Series or tables, whose labels would be lost; "
+                "pandas.DataFrame(...) makes a table of Series"
+            )
         if sparse.issparse(X) and X.ndim == 2 and X.dtype.kind in "iubf" and 0 not in X.shape:
             # scikit-learn would add entries given twice in a type that wraps around, or rounds.
             X = sparse_rows(X, "X")

@@ -52,6 +52,10 @@ def test_in_order(release, tmp_path):
         ("letters.csv", "--groups: expected FILE.csv:COLUMN, got"),
         ("letters.csv:month", "expected one of the columns 'letter', 'place', 'year'"),
         ("nothing.csv:year", "No such file"),
+        (
+            "turned.csv:year",
+            "expected the labels of the rows in the first column of turned.csv, got 'year' there",
+        ),
         ("twice.csv:year", "--groups: expected every row once in the column 'letter', got 'a' again"),
         ("few.csv:year", "groups: expected a group, or None, for every row, got nothing for 'letter 1'"),
     ],
@@ -60,6 +64,7 @@ def test_what_is_refused(release, tmp_path, capsys, monkeypatch, groups, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "twice.csv").write_text("letter,year\na,1\na,2\n")
     (tmp_path / "few.csv").write_text("letter,year\nletter 0,1\n")
+    (tmp_path / "turned.csv").write_text("year,letter\n" + "".join(f"1,{name}\n" for name in NAMES))
     code, run = fit(release, tmp_path, groups)
     assert code == 2
     assert words in capsys.readouterr().err

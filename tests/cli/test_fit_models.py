@@ -95,6 +95,30 @@ def test_tables_of_a_network_and_a_plain_start(network, tmp_path, capsys):
     assert not (tmp_path / "new.csv").exists()
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (2, 3, 4)])
+def test_long_tables_are_written_some_lines_at_a_time(shape, tmp_path, monkeypatch):
+    counts = np.random.default_rng(1).poisson(3.0, shape)
+    model = cv.TopicModel(2) if len(shape) == 2 else cv.TensorModel(rank=2)
+    run, written, to_csv = tmp_path / "run.zarr", [], pd.DataFrame.to_csv
+    cv.fit(model, cv.simulate_release(counts, epsilon=3, seed=1), sweeps=20, seed=1, progress=False).save(run)
+
+    def spy(table, *given, **options):
+        written.append(len(table))
+        return to_csv(table, *given, **options)
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", spy)
+    monkeypatch.setattr("countveil.posterior.export.LINES_AT_ONCE", 3, raising=False)
+    for kind in ("rates", "true_counts", *(["memberships"] if len(shape) == 2 else [])):
+        for end in ("", ".gz", ".bz2", ".xz"):
+            file = tmp_path / f"{kind}.csv{end}"
+            assert main(["table", str(run), kind, "-o", str(file)]) == 0
+            pd.testing.assert_frame_equal(pd.read_csv(file), cv.load_posterior(run).to_dataframe(kind))
+    assert max(written) <= 3
+    monkeypatch.setattr("countveil.posterior.export.LARGEST_ANSWER", 8 * 19, raising=False)
+    assert main(["table", str(run), "rates", "-o", str(tmp_path / "new.csv")]) == 2
+    assert not (tmp_path / "new.csv").exists()
+
+
 def test_topics_of_other_runs_say_how_to_see_them(network, tmp_path, capsys):
     spec = ["--spec", "ic,cd,jd->ij", "--sizes", "c=2,d=2", "--names", "theta,pi,theta"]
     for kind, words in {"communities": ["--communities", "2"], "factorization": spec}.items():

@@ -5,8 +5,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from scipy import io, sparse
 
 import countveil as cv
 from countveil.cli import main
-from countveil.cli.tables import write_table
+from countveil.cli.tables import check_free, write_table
 
 WORDS = ["goal", "match", "vote", "law"]
 NAMES = [f"letter {i}" for i in range(12)]
@@ -90,6 +92,36 @@ def test_a_table_goes_into_a_pipe(tmp_path):
         write_table(TABLE, str(tmp_path / "pipe"))
         assert read.result() == "word,weight\noil,0.5\ngas,0.25\n"
     assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a folder below /dev")
+def test_files_below_dev_are_files(tmp_path):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        thesis = Path(folder, "thesis.txt")
+        thesis.write_text("the only one")
+        link = tmp_path / "link"
+        link.symlink_to(thesis)
+        for name in (thesis, link):
+            with pytest.raises(FileExistsError, match="which is something else; --overwrite replaces it"):
+                check_free(TABLE, str(name), overwrite=False)
+        assert thesis.read_text() == "the only one"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")  # noqa: PTH110
+def test_a_table_goes_to_standard_output_wherever_that_leads(tmp_path):
+    """To a file as well, after what stands there and before what is said of it."""
+    code = (
+        "import pandas as pd; from countveil.cli.tables import check_free, write_table; print('first')\n"
+        "table = pd.DataFrame({'word': ['oil']}); check_free(table, '/dev/stdout', False)\n"
+        "write_table(table, '/dev/stdout')"
+    )
+    told = "first\nword\noil\nWrote /dev/stdout.\n"
+    file = tmp_path / "out.txt"
+    with file.open("w") as opened:
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=opened)
+    assert file.read_text() == told
+    piped = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert piped.stdout == told
 
 
 def test_a_table_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):

@@ -2,10 +2,12 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+import pytest
 import xarray as xr
 
 import countveil as cv
@@ -145,3 +147,43 @@ def test_what_was_typed_is_shown_escaped(capsys, tmp_path, monkeypatch):
     told = capsys.readouterr()
     assert "\x1b" not in told.out + told.err
     assert (told.out + told.err).count(r"\x1b[31m") == 3
+
+
+@pytest.mark.parametrize("slashes", ["//", "/"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["table", "RUN", "rates", "-o", "ADDRESS"],
+        ["topics", "RUN", "--csv", "ADDRESS"],
+        ["topics", "RUN", "--memberships", "ADDRESS"],
+        ["plot", "RUN", "topics", "-o", "ADDRESS.png"],
+        ["privatize", "counts.csv", "-o", "r.parquet", "--epsilon", "1", "--rows", "ADDRESS"],
+        ["privatize", "counts.csv", "-o", "r.parquet", "--epsilon", "1", "--columns", "ADDRESS"],
+        [
+            "privatize",
+            "counts.csv",
+            "-o",
+            "r.parquet",
+            "--epsilon",
+            "1",
+            "--public-labels",
+            "--ledger",
+            "ADDRESS",
+        ],
+        ["ledger", "ADDRESS"],
+        ["ledger", "ADDRESS", "--budget", "1", "--dataset", "a"],
+        ["fit", "topics", "r.parquet", "-o", "new.zarr", "--scratch", "ADDRESS"],
+        ["fit", "topics", "r.parquet", "-o", "new.zarr", "--groups", "ADDRESS.csv:team"],
+        ["transform", "RUN", "r.parquet", "-o", "shares.parquet", "--groups", "ADDRESS.csv:team"],
+        ["fit", "topics", "counts.csv", "--plain", "-o", "new.zarr", "--columns", "ADDRESS"],
+    ],
+)
+def test_credentials_in_any_option_are_not_shown(words, slashes, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("counts.csv").write_text("tea,sea\n1,2\n3,4\n")
+    cv.simulate_release([[9, 0], [0, 8]], epsilon=1, seed=0).save("r.parquet")
+    address = f"s3:{slashes}AKIAKEY:TOPSECRET@bucket/x"
+    assert main([word.replace("ADDRESS", address).replace("RUN", "run.zarr") for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert "TOPSECRET" not in out + err
+    assert "expected" in err

@@ -45,6 +45,9 @@ RELEASES = {
     "nothing positive": PrivateCounts([[-1, 0]], alpha=0.5),
     "all missing": PrivateCounts([[1, 2]], alpha=0.5, mask=[[True, True]]),
     "large values": PrivateCounts([[2**53, -(2**53)]], alpha=0.5, keep_negative=True),
+    "nothing below 0 is left": PrivateCounts([[3, -1], [0, 2]], alpha=[0.5, 0.2], keep_negative=True).hide(
+        ([0], [1])
+    ),
     "simulated": simulate_release(np.abs(SIGNED), epsilon=1, seed=0),
     "private": privatize(np.abs(SIGNED), epsilon=2),
 }

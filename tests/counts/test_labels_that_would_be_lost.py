@@ -2,12 +2,14 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+import xarray as xr
 
 import countveil as cv
 from countveil.cli import main
-from countveil.evaluation import held_out_log_score
+from countveil.evaluation import held_out_log_score, log_score, mean_absolute_error
 
 PEOPLE = pd.DataFrame({"tea": [11, 22, 33]}, index=pd.RangeIndex(1, 4, name="person"))
 LOUD = 60  # an epsilon that leaves counts as they are
@@ -71,6 +73,69 @@ def test_arrays_beside_the_data():
     posterior = cv.fit(cv.TopicModel(1), release, sweeps=8, thin=1, seed=1, progress=False)
     with pytest.raises(TypeError, match="rows: expected an array"):
         posterior.true_counts(rows=pd.Series({"bo": True, "ann": False}))
+
+
+ROWS, WORDS = ["bo", "ann"], ["gas", "oil"]
+#: A table whose rows and columns have another order than the data, in every library that has labels.
+TURNED = {
+    "pandas": lambda values: pd.DataFrame(values, ROWS, WORDS),
+    "polars": lambda values: pl.DataFrame(values, schema=WORDS),
+    "arrow": lambda values: pa.table({"gas": values[:, 0], "oil": values[:, 1]}),
+    "xarray": lambda values: xr.DataArray(values, dims=("row", "word"), coords={"row": ROWS}),
+    "list": lambda values: [pd.Series(row, WORDS) for row in values],
+}
+
+
+@pytest.mark.parametrize("library", TURNED)
+def test_tables_of_any_library_beside_the_data(library, tmp_path):
+    turned, counts = TURNED[library], np.array([[9, 0], [0, 8]])
+    labels = (["ann", "bo"], ["oil", "gas"])
+    release = cv.PrivateCounts(counts, alpha=0.5, labels=labels)
+    posterior = cv.fit(cv.TopicModel(1), release, sweeps=8, thin=1, seed=1, progress=False)
+    mask, rates = turned(counts > 8), turned(counts / 2)
+    for name, asked in {
+        "cells": lambda: release.hide(mask),
+        "mask": lambda: cv.PrivateCounts(counts, alpha=0.5, mask=mask, labels=labels),
+        "alpha": lambda: cv.PrivateCounts(counts, alpha=turned(np.full((2, 2), 0.3)), labels=labels),
+        "rho": lambda: cv.PrivateCounts(counts, rho=turned(np.full((2, 2), 0.3)), labels=labels),
+        "rates": lambda: mean_absolute_error([(slice(0, 2), rates)], counts),
+        "rate_draws": lambda: log_score([(slice(0, 2), rates)], counts),
+        "cells ": lambda: mean_absolute_error(counts, counts, cells=mask),
+        "cells  ": lambda: held_out_log_score(posterior, counts, cells=mask),
+        "truth": lambda: cv.report.plot_matrices(posterior, truth=rates),
+        r"fixed\['phi'\]": lambda: topics(fixed={"phi": rates}),
+        r"start\['phi'\]": lambda: topics(start={"phi": rates}),
+    }.items():
+        with pytest.raises(
+            TypeError, match=f"{name.strip()}: expected an array in the order of the data, got a"
+        ):
+            asked()
+    if library != "list":
+        with pytest.raises(TypeError, match="rates: expected an array in the order of the data"):
+            mean_absolute_error(rates, counts)
+
+
+def topics(**given):
+    return cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=2, **given)
+
+
+def test_levels_by_row_of_any_library():
+    levels = xr.DataArray([1.0, 2.0], dims="row", coords={"row": ROWS})
+    with pytest.raises(TypeError, match="epsilon: expected one value or a list in the order of the rows"):
+        cv.privatize(np.ones((2, 2), int), epsilon=levels)
+
+
+def test_numbers_that_libraries_make_up_are_no_labels():
+    counts = np.array([[9, 0], [0, 8]])
+    release = cv.PrivateCounts(counts, alpha=0.5)
+    for mask in (
+        pd.DataFrame(counts > 8),
+        pl.DataFrame(counts > 8),
+        xr.DataArray(counts > 8),
+        xr.DataArray(counts > 8, coords={"row": [0, 1], "draw": 3}, dims=("row", "word")),
+    ):
+        assert release.hide(mask).n_observed == 3
+    assert release.hide((pl.Series([0]), pd.Series([0], index=["a"]))).n_observed == 3
 
 
 def test_labels_that_are_numbers_are_compared_with_their_like():

@@ -83,6 +83,14 @@ def test_what_is_refused(parts, tmp_path, capsys):
     again = cv.simulate_release(COUNTS, epsilon=2, seed=1)
     cv.fit(cv.TopicModel(2), again, chain=1, store=tmp_path / "data.zarr", **SHORT)
     refused("runs: expected one data, got another", parts[0], tmp_path / "data.zarr")
+    letters = [f"l{i}" for i in range(12)]
+    for chain, labels in enumerate((letters, letters[::-1])):
+        named = cv.PrivateCounts(COUNTS, alpha=0.3, labels=(labels, None))
+        cv.fit(cv.TopicModel(2), named, chain=chain, store=tmp_path / f"named{chain}.zarr", **SHORT)
+    message = (
+        r"runs: expected the labels of the first in '.*named1.zarr' along axis 0, got them in another order"
+    )
+    refused(message, tmp_path / "named0.zarr", tmp_path / "named1.zarr")
     with pytest.raises(FileExistsError, match="path: expected a new folder"):
         cv.merge_runs(parts, tmp_path)
     with pytest.raises(TypeError, match="runs: expected the folders of several runs, got one path"):

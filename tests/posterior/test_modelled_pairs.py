@@ -258,7 +258,8 @@ def test_back_to_networkx(noisy, kind):
 def test_what_networkx_cannot_get(posterior, tmp_path):
     with pytest.raises(TypeError, match="to_networkx: expected the posterior of a CommunityModel, got Topic"):
         posterior.to_networkx()
-    other = cv.fit(CommunityModel(2), COUNTS, labels=(NAMES, NAMES[::-1]), **SHORT)
+    other = cv.fit(CommunityModel(2), COUNTS, labels=(NAMES, NAMES), **SHORT)
+    other._labels = (other._labels[0], other._labels[0][::-1])  # as in runs of older versions
     with pytest.raises(ValueError, match="to_networkx: expected the same labels on both axes"):
         other.to_networkx()
     bare = cv.fit(CommunityModel(2), COUNTS, labels=(None, NAMES), **SHORT)

@@ -4,6 +4,7 @@ import pickle
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -162,6 +163,46 @@ def test_what_a_run_does_not_hold_must_be_given_again(tmp_path, stop_after):
     raw = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
     assert np.ascontiguousarray(COUNTS[0], dtype="<i8").tobytes() not in raw
     same_draws(cv.resume(run, COUNTS), cv.fit(cv.TopicModel(2), COUNTS, **SHORT))
+
+
+def test_data_given_again_have_the_labels_of_the_run(tmp_path):
+    """The same cells under other names are other data; data without names have those of the run."""
+    run, letters, words = tmp_path / "run.zarr", [f"l{i}" for i in range(12)], list("abcdef")
+    table = pd.DataFrame(COUNTS, index=letters, columns=words)
+    cv.fit(cv.TopicModel(2), table, store=run, **SHORT)
+    for other, message in (
+        (table.set_axis(letters[::-1]), "begun along axis 0, got them in another order"),
+        (table.set_axis(["b", "a", *words[2:]], axis=1), "begun along axis 1, got them in another order"),
+        (table.rename(columns={"f": "oil"}), "begun along axis 1, got 'oil' in place of 'f'"),
+    ):
+        with pytest.raises(ValueError, match=f"data: expected the labels with which the run was {message}"):
+            cv.extend(run, 36, other, progress=False)
+    for same in (table, COUNTS):
+        found = cv.extend(run, 36, same, progress=False)
+        assert found.memberships(["l3"])["row"].to_numpy().tolist() == ["l3"]
+        assert found.rates(columns=["b"]).dims == cv.load_posterior(run).rates(columns=["b"]).dims
+    release = tmp_path / "release.zarr"
+    named, turned = (
+        cv.PrivateCounts(COUNTS, alpha=0.3, labels=(one, words)) for one in (letters, letters[::-1])
+    )
+    cv.fit(cv.TopicModel(2), named, store=release, **SHORT)
+    with pytest.raises(
+        ValueError, match="data: expected the labels with which the run was begun along axis 0"
+    ):
+        cv.extend(release, 36, turned, progress=False)
+
+
+def test_views_given_again_have_the_labels_of_the_run(tmp_path):
+    run, letters = tmp_path / "run.zarr", [f"l{i}" for i in range(12)]
+    model = cv.SharedFactors(words=WORDS, authors=AUTHORS)
+    data = {"words": pd.DataFrame(COUNTS, index=letters), "authors": pd.DataFrame(OTHER, index=letters)}
+    cv.fit(model, data, store=run, **SHORT)
+    turned = {name: table.set_axis(letters[::-1]) for name, table in data.items()}
+    with pytest.raises(
+        ValueError, match="words: data: expected the labels with which the run was begun along axis 0"
+    ):
+        cv.extend(run, 36, turned, progress=False)
+    cv.extend(run, 36, data, progress=False)
 
 
 @pytest.mark.parametrize("case", ["release", pytest.param("unknown noise", marks=pytest.mark.long)])

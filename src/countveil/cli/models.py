@@ -86,9 +86,12 @@ def groups_of_rows(flag: str, text: str) -> Any:
     """Groups of rows from FILE:COLUMN; the first of several columns has the labels of the rows."""
     import pandas as pd
 
+    from countveil.counts.places import local_path
+
     path, _, column = text.rpartition(":")
     if not path or not column:
         raise ValueError(f"{flag}: expected FILE.csv:COLUMN, got {text!r}")
+    local_path(path, flag)
     # As text, all of it: years are names here, and a group may be called NA. What is empty is missing.
     table = pd.read_csv(path, sep="\t" if path.endswith(".tsv") else ",", dtype=str, keep_default_na=False)
     if column not in table.columns:
@@ -96,8 +99,13 @@ def groups_of_rows(flag: str, text: str) -> Any:
         raise ValueError(f"{flag}: expected one of the columns {listed} of {path}, got {column!r}")
     groups = [value or None for value in table[column]]
     rows = table.columns[0]
-    if rows == column:
+    if len(table.columns) == 1:
         return groups  # there is nothing to tell which row is which but their order
+    if rows == column:
+        raise ValueError(
+            f"{flag}: expected the labels of the rows in the first column of {path}, got {column!r} there; put it "
+            "after the labels, or into a file of its own, whose lines are in the order of the rows"
+        )
     twice = table[rows][table[rows].duplicated()]
     if len(twice):
         raise ValueError(
@@ -161,7 +169,7 @@ examples:
             {
                 "metavar": "FILE.csv:COLUMN",
                 "help": "public groups of the rows, whose topics are compared. The first column of the file holds "
-                "the labels of the rows, unless it is COLUMN: then the rows are in their order. Empty is no group",
+                "the labels of the rows; a file of COLUMN alone has them in their order. Empty is no group",
             },
             groups_of_rows,
         ),

@@ -6,7 +6,6 @@ import argparse
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,8 +48,10 @@ def read_label_file(file: str | None) -> list[str] | None:
     """One label per line, as a text editor or R writes them; an empty line is no label. None stays None."""
     if file is None:
         return None
+    from countveil.counts.places import local_path
+
     encoded = bytearray()
-    with Path(file).open(
+    with local_path(file, "--rows, --columns").open(
         "rb"
     ) as opened:  # which may be a pipe; read(n) would ask for n bytes of memory at once
         while len(encoded) <= _MOST_LABELS and (part := opened.read(1 << 20)):

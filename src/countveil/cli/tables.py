@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +16,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COMPRESSIONS: dict[str, Any] = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+_MOST_LINKS = 40
+
+
+def check_folder(name: str, option: str) -> None:
+    """Refuse a file of a folder that is not there, before any work; an address is not shown."""
+    from countveil.counts.places import local_path
+
+    folder = local_path(name, option).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{option}: expected an existing folder, got {str(folder)!r}")
 
 
 def check_free(table: pd.DataFrame, name: str, overwrite: bool) -> None:
     """Refuse a name that another file has, unless told otherwise; a table with the same columns is an older one."""
     columns = list(_for_spreadsheets(table.head(0)).columns)
     target = Path(os.path.realpath(name))
-    if not target.is_file() or overwrite or _is_device(name):
+    if not target.is_file() or overwrite or _descriptor(name) is not None:
         return
     if ".csv" not in target.suffixes or not _has_columns(target, columns):
         raise FileExistsError(
@@ -34,25 +50,66 @@ def _has_columns(file: Path, columns: list[Any]) -> bool:
         return False
 
 
-def _is_device(name: str) -> bool:
-    """/dev/stdout and its like, which may lead to a pipe or a file of the shell's."""
-    return Path(name).absolute().is_relative_to("/dev")
+def _descriptor(name: str) -> int | None:
+    """The number of an open file, by a name that leads to one: /dev/stdout and its like, wherever that leads.
+
+    What lies below /dev is asked what it is, too: /dev/shm has files of people.
+    """
+    opened = {os.path.realpath(place) for place in ("/dev/fd", "/proc/self/fd")}
+    path = Path(name).absolute()
+    for _ in range(_MOST_LINKS):
+        folder = Path(os.path.realpath(path.parent))
+        if str(folder) in opened and path.name.isdecimal():
+            return int(path.name)
+        path = folder / path.name
+        if not path.is_symlink():
+            return None
+        path = folder / path.readlink()
+    return None
 
 
-def write_table(table: pd.DataFrame, name: str) -> None:
-    """Write a table that is complete or not there; what is no file (/dev/stdout, a pipe) gets it as it comes."""
+def write_table(table: pd.DataFrame, name: str, more: Iterable[pd.DataFrame] = ()) -> None:
+    """Write a table that is complete or not there; what is no file (/dev/stdout, a pipe) gets it as it comes.
+
+    ``more`` are further lines of it, made while it is written.
+    """
     from countveil.counts.files.atomic import new_file
     from countveil.counts.shown_text import visible
 
-    safe = _for_spreadsheets(table)
-    target = Path(os.path.realpath(name))  # where a link leads
-    if _is_device(name) or (target.exists() and not target.is_file()):
-        safe.to_csv(name, index=False)
+    target, descriptor = Path(os.path.realpath(name)), _descriptor(name)  # where a link leads
+    if descriptor is not None:
+        sys.stdout.flush()
+        with os.fdopen(os.dup(descriptor), "wb") as file:  # at its place: what was printed stays
+            _write(file, table, more)
+    elif target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            _write(file, table, more)
     else:
-        with new_file(target, overwrite=True) as file:
-            # Not by its name, which others may turn.
-            safe.to_csv(file, index=False, compression=_COMPRESSIONS.get(target.suffix))
+        # Not by its name, which others may turn.
+        with new_file(target, overwrite=True) as new, _compressed(new, target.suffix) as packed:
+            _write(packed, table, more)
     print(f"Wrote {visible(name)}.")
+
+
+def _write(file: Any, table: pd.DataFrame, more: Iterable[pd.DataFrame]) -> None:
+    _for_spreadsheets(table).to_csv(file, mode="wb", index=False)
+    for further in more:
+        _for_spreadsheets(further).to_csv(file, mode="wb", index=False, header=False)
+
+
+def _compressed(file: Any, suffix: str) -> AbstractContextManager[Any]:
+    """One stream for all lines; the file itself stays open."""
+    if suffix == ".gz":
+        return gzip.GzipFile("", "wb", fileobj=file)
+    if suffix == ".bz2":
+        return bz2.BZ2File(file, "wb")
+    if suffix == ".xz":
+        return lzma.LZMAFile(file, "wb")
+    if suffix == ".zst":
+        import pyarrow as pa
+
+        return pa.CompressedOutputStream(os.fdopen(os.dup(file.fileno()), "wb"), "zstd")
+    return nullcontext(file)
 
 
 def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:

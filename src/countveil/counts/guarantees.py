@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts.foreign import has_labels
+from countveil.counts.foreign import holds_labels
 from countveil.counts.noise_parameter import check_guarantee
 from countveil.privacy import Guarantee, add_noise
 
@@ -113,7 +113,7 @@ def _by_row(each: list[Guarantee], parameter: str) -> RowGuarantees:
 
 def _each(given: Any, parameter: str) -> list[Any] | None:
     """One for each row, in the order of the rows; None where one is given for all."""
-    if isinstance(given, Mapping | Set) or has_labels(given):
+    if isinstance(given, Mapping | Set) or holds_labels(given):
         # Of a mapping Python would list the labels: a row called 9 would get an epsilon of 9.
         kind = type(given).__name__
         raise TypeError(

@@ -8,10 +8,11 @@ import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.layout import row_indices
-from countveil.counts.inputs.labels import expect_labels
+from countveil.counts.inputs.labels import expect_labels, may_be_alike
 from countveil.counts.sources.plain_counts import read_plain_counts
 from countveil.evaluation.likelihood import cell_draws, cell_places
 from countveil.inference.observed import cells_at, observe, seen
+from countveil.posterior.axes import readable_labels
 from countveil.posterior.diagnostics.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.states import row_slices
@@ -59,9 +60,9 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
         data = read_plain_counts(data)
     if data.shape != posterior._shape:
         raise ValueError(f"data: expected the shape that was fitted, {posterior._shape}, got {data.shape}")
-    for axis, both in enumerate(zip(fitted.labels, data.labels, strict=True)):
+    for axis, both in enumerate(zip(posterior._labels, readable_labels(data.labels), strict=True)):
         before, now = both
-        if before is not None and now is not None and _may_be_alike(before, now):
+        if before is not None and now is not None and may_be_alike(before, now):
             expect_labels(before, now, f"data: expected the labels that were fitted along axis {axis}")
     if cells is None:
         rows, columns = _missing_cells(fitted)
@@ -85,12 +86,6 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
         chosen = (each[part] for each in (rows, columns, values, noise))
         total += float(_log_mean_exp(cell_draws(posterior, rho, *chosen)).sum())
     return total / len(rows)
-
-
-def _may_be_alike(before: np.ndarray, now: np.ndarray) -> bool:
-    """Whether labels can be compared: not where one side only numbers an axis, as pandas does."""
-    numbers = [str(i) for i in range(len(before))]
-    return numbers not in (list(before), list(now)) or not set(before).isdisjoint(now)
 
 
 def _missing_cells(data: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
+from countveil.counts.foreign import refuse_labels
 from countveil.counts.inputs.arrays import TrueCounts, read_true_counts
 
 # 16 MB of doubles: a large array is cut so that temporary copies stay small.
@@ -129,6 +130,7 @@ def _scored_cells(
     truth = _truth(counts)
     chosen = _chosen(cells, truth.shape)
     if isinstance(rates, np.ndarray) or hasattr(rates, "__array__"):
+        refuse_labels(rates, name)
         pairs = _cut(np.asarray(rates), truth.shape, name, n_draws_axes)
     elif isinstance(rates, Iterable) and not sparse.issparse(rates):
         pairs = _checked_pairs(rates, truth.shape, name, n_draws_axes)
@@ -159,6 +161,7 @@ def _chosen(cells: Any, shape: tuple[int, ...]) -> Any:
     """The mask, or None for all cells; sparse masks by rows."""
     if cells is None:
         return None
+    refuse_labels(cells, "cells")
     mask = sparse.csr_array(cells) if sparse.issparse(cells) else np.asarray(cells)
     if mask.dtype != bool:
         raise TypeError(f"cells: expected booleans, got {mask.dtype}")
@@ -199,6 +202,7 @@ def _checked_pairs(
         if seen[start:stop].any():
             raise ValueError(f"{name}: expected every row once, got rows of {pair[0]} twice")
         seen[start:stop] = True
+        refuse_labels(pair[1], name)
         block = np.asarray(pair[1])
         _check_block(block, (stop - start, *shape[1:]), name, n_draws_axes)
         yield start, stop, block

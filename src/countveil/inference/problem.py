@@ -199,6 +199,7 @@ def for_rows_of(model: Any, counts: Counts) -> Any:
 def _view(model: Any, given: Counts, method: str) -> View:
     if isinstance(model, EinsumModel):
         model.check_shape(given.shape)
+        model.check_labels(given.labels)
     if isinstance(given, PlainCounts) and method != "exact":
         raise ValueError(f"method: expected 'exact' for plain counts (nothing to invert), got {method!r}")
     if isinstance(given, CombinedReleases) and method != "exact":
@@ -321,6 +322,7 @@ def _read_views(model: SharedFactors, data: Any, labels: Any) -> dict[str, Count
         try:
             found[name] = read_counts(data[name], None if labels is None else labels.get(name))
             view.check_shape(found[name].shape)
+            view.check_labels(found[name].labels)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{name}: {error}") from error
     _check_common_axes(model, found)
@@ -350,7 +352,8 @@ def _check_common_axes(model: SharedFactors, data: Mapping[str, Counts]) -> None
                     f"{view}: expected length {expected} along axis {axis}, as {first} has along axis "
                     f"{first_axis} (they share a factor), got {got}"
                 )
-        labelled = [(v, a, data[v].labels[a]) for v, a in places if data[v].labels[a] is not None]
+        known_as = {v: model.views[v].labels_of_axes(data[v].labels) for v, _ in places}
+        labelled = [(v, a, known_as[v][a]) for v, a in places if known_as[v][a] is not None]
         for view, axis, labels in labelled[1:]:
             first, first_axis, known = labelled[0]
             assert labels is not None

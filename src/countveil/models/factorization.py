@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from countveil.counts.foreign import refuse_labels
 from countveil.models.count_model import positive_number, rate_or_none
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.einsum.prior import Prior
@@ -196,6 +197,7 @@ def _arrays(
     _known(what, given or {}, spec.factors)
     found = {}
     for name, values in (given or {}).items():
+        refuse_labels(values, f"{what}[{name!r}]")
         array = np.array(values, dtype=np.float64)
         term = spec.term(name)
         fits = array.ndim == len(term) and all(

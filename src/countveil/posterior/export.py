@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+
+from countveil.posterior.axes import LARGEST_ANSWER
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
@@ -17,6 +21,10 @@ CHOICES = (
 )  # fmt: skip
 #: Answers that have a table already.
 _TABLES = ("topics", "prevalence", "components")
+#: Answers with a line for every cell.
+_CELLS = ("rates", "true_counts")
+#: Of a table that is written: some 100 MB.
+LINES_AT_ONCE = 2**19
 
 
 def to_table(posterior: Posterior, what: str, options: dict[str, Any]) -> pd.DataFrame:
@@ -29,6 +37,46 @@ def to_table(posterior: Posterior, what: str, options: dict[str, Any]) -> pd.Dat
         return posterior.tree["sample_stats"].to_dataset().to_dataframe().reset_index()
     found = getattr(posterior, what)(**options)
     return found.table if what in _TABLES else found.to_dataframe().reset_index()
+
+
+def table_blocks(posterior: Posterior, what: str) -> Iterator[pd.DataFrame]:
+    """The lines of ``to_table``, some after the others: labels take ten times the room of what they name.
+
+    Cells are asked for some at a time, too: of a small run they may be many.
+    """
+    if what in _CELLS:
+        n_cells, most = math.prod(posterior._shape), LARGEST_ANSWER // 8
+        if n_cells > most:
+            raise ValueError(
+                f"what: expected at most {most:,} lines, got {n_cells:,} of {what}; {what}(rows, columns) of the "
+                "posterior gives some of them"
+            )
+        for rows, *others in _blocks(posterior._shape, LINES_AT_ONCE):
+            columns = others[0] if len(others) == 1 else tuple(others) or None
+            yield to_table(posterior, what, {"rows": rows, "columns": columns})
+    elif what in CHOICES and what not in (*_TABLES, "scalars"):
+        found = getattr(posterior, what)()
+        dims = list(found.dims)
+        for block in _blocks(tuple(found.sizes[dim] for dim in dims), LINES_AT_ONCE):
+            yield found.isel(dict(zip(dims, block, strict=True))).to_dataframe().reset_index()
+    else:
+        yield to_table(posterior, what, {})
+
+
+def _blocks(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of an array in order, of at most so many cells.
+
+    >>> [tuple((one.start, one.stop) for one in block) for block in _blocks((2, 3), 2)]
+    [((0, 1), (0, 2)), ((0, 1), (2, 3)), ((1, 2), (0, 2)), ((1, 2), (2, 3))]
+    """
+    width = math.prod(shape[1:])
+    step = max(1, most // width)
+    for start in range(0, shape[0], step):
+        here = slice(start, min(start + step, shape[0]))
+        if width <= most:
+            yield here, *(slice(0, n) for n in shape[1:])
+        else:
+            yield from ((here, *others) for others in _blocks(shape[1:], most))
 
 
 def to_graph(posterior: Posterior, least: float) -> Any:

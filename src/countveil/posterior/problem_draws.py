@@ -15,6 +15,7 @@ from countveil.counts.remote import NotReachedError
 from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.inference.observed import Observed, observe
 from countveil.inference.problem import Counts, as_if_released, modelled_part
+from countveil.models.einsum.model import EinsumModel
 from countveil.posterior.align import ALIGNERS, aligned_as
 from countveil.posterior.align.joined_chains import JoinedChains
 from countveil.posterior.axes import readable_labels
@@ -46,6 +47,8 @@ class ProblemDraws(KeptDraws):
         self._given = data
         self._axes, self._shape, self._seed = axes, shape, seed
         self._labels = readable_labels(labels)
+        if isinstance(model, EinsumModel):
+            self._labels = model.labels_of_axes(self._labels)
         self._shared_order = order  # of components that other arrays have a part in
 
     @property

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.layout import Cells
+from countveil.counts.foreign import refuse_labels
 from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.models.count_model import whole_number
 from countveil.posterior import Posterior
@@ -53,6 +54,7 @@ def plot_matrices(
         raise TypeError(f"plot_matrices: expected the posterior of a matrix, got one of {len(shape)} axes")
     n_cells = whole_number("n_cells", n_cells, 1)
     if truth is not None:
+        refuse_labels(truth, "truth")
         truth = np.asarray(truth, dtype=np.float64)
         if truth.shape != shape:
             raise ValueError(f"truth: expected an array of shape {shape}, got {truth.shape}")

@@ -15,6 +15,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from countveil.counts.places import local_path
 from countveil.counts.shown_text import visible
 
 DPI = 100
@@ -99,7 +100,7 @@ class Sheet:
 
 def checked_path(path: str | os.PathLike[str], formats: Sequence[str] = (".png",)) -> Path:
     """A name that ends in one of these formats, in a folder that exists."""
-    target = Path(path)
+    target = local_path(path)
     if target.suffix.lower() not in formats:
         raise ValueError(f"path: expected a name that ends in {' or '.join(formats)}, got {target.name!r}")
     if target.is_dir():

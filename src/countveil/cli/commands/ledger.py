@@ -43,9 +43,10 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
 def run(arguments: argparse.Namespace) -> int:
     """Print the ledger, or set a budget."""
     from countveil.counts import Ledger
+    from countveil.counts.places import local_path
     from countveil.privacy import Guarantee
 
-    ledger = Ledger(arguments.ledger)
+    ledger = Ledger(local_path(arguments.ledger, "FILE"))
     if arguments.budget is not None:
         words = OPTIONS | {"budget": "--budget", "raise_it": "--raise"}
         with spoken_as_options(words):

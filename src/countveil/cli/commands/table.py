@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from countveil.cli.judge import add_max_r_hat, exit_code
-from countveil.cli.options import add_command, chosen_view
-from countveil.cli.tables import check_free, write_table
+from countveil.cli.options import add_command, chosen_view, spoken_as_options
+from countveil.cli.tables import check_folder, check_free, write_table
 
 #: Kinds, and what each has a line for; methods of a posterior have the same names.
 KINDS = {
@@ -55,15 +54,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Write it."""
     if arguments.kind not in KINDS:
         raise ValueError(f"KIND: expected one of {', '.join(KINDS)}, got {arguments.kind!r}")
-    folder = Path(arguments.output).parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"--output: expected an existing folder, got {str(folder)!r}")
+    check_folder(arguments.output, "--output")
     from countveil.posterior import SharedPosterior, load_posterior
+    from countveil.posterior.export import table_blocks
 
     posterior = chosen_view(load_posterior(arguments.run_folder), arguments.view)
     if isinstance(posterior, SharedPosterior):
         raise ValueError(f"--view: expected one of {', '.join(posterior)}, got none")
-    table = posterior.to_dataframe(arguments.kind)
-    check_free(table, arguments.output, arguments.overwrite)
-    write_table(table, arguments.output)
+    with spoken_as_options({"what": "KIND"}):
+        tables = table_blocks(posterior, arguments.kind)
+        first = next(tables)
+    check_free(first, arguments.output, arguments.overwrite)
+    write_table(first, arguments.output, tables)
     return exit_code(posterior, arguments.max_r_hat)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil.cli.judge import add_max_r_hat, exit_code
 from countveil.cli.models import MODELS
 from countveil.cli.options import add_command
-from countveil.cli.tables import check_free, write_table
+from countveil.cli.tables import check_folder, check_free, write_table
 
 if TYPE_CHECKING:
     pass
@@ -54,10 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     for option in ("csv", "memberships"):
         file = getattr(arguments, option)
-        if file is not None and not Path(file).parent.is_dir():
-            raise FileNotFoundError(
-                f"--{option}: expected an existing folder, got {str(Path(file).parent)!r}"
-            )
+        if file is not None:
+            check_folder(file, f"--{option}")
     if arguments.csv is not None and arguments.csv == arguments.memberships:
         raise ValueError(f"--memberships: expected another file than --csv, got {arguments.csv!r}")
     posterior = load_posterior(arguments.run_folder)

@@ -63,7 +63,10 @@ class RhoLevels:
         rows = row_indices(cells.row_starts)
         where = rows_of(self.index, 0, self.shape[0])
         index = where[rows, cells.columns] if self.per_cell else where[rows, 0]
-        return np.bincount(index, weights=weights, minlength=len(self.values))
+        found = np.bincount(index, weights=weights, minlength=len(self.values))
+        return (
+            found if weights is None else found.astype(np.float64)
+        )  # numpy's sum of no weights is an integer
 
     def count(self, elsewhere: Iterable[Cells | Places | None]) -> np.ndarray:
         """Number of cells per level that are in none of the lists (positive, missing)."""

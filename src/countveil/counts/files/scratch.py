@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from countveil.counts.cells.layout import CellList, Cells, Places
+from countveil.counts.places import local_path
 
 #: Numbers that are read and written at a time where a file is written anew.
 _AT_ONCE = 1 << 20
@@ -40,7 +41,7 @@ def check_scratch(folder: str | os.PathLike[str]) -> Path:
     """
     if not isinstance(folder, str | os.PathLike):
         raise TypeError(f"scratch: expected the path of a folder, got {type(folder).__name__}")
-    if not Path(folder).is_dir():
+    if not local_path(folder, "scratch").is_dir():
         raise NotADirectoryError(f"scratch: expected an existing folder, got {os.fspath(folder)!r}")
     return Path(folder)
 

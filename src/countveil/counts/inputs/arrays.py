@@ -25,7 +25,7 @@ from countveil.counts.cells.layout import (
     row_ranges,
     shrunk,
 )
-from countveil.counts.foreign import has_labels, refuse_labels
+from countveil.counts.foreign import holds_labels, refuse_labels
 from countveil.counts.inputs.forms import FORMS
 from countveil.counts.inputs.labels import shares_labels
 
@@ -246,13 +246,6 @@ def holds_masked(given: Any) -> bool:
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         return any(holds_masked(one) for one in given)
     return isinstance(given, np.ma.MaskedArray)
-
-
-def holds_labels(given: Any) -> bool:
-    """Whether lists hold anything with labels of its own: numpy goes by order."""
-    if isinstance(given, list | tuple):
-        return any(holds_labels(one) for one in given)
-    return has_labels(given)
 
 
 def check_kind(dtype: np.dtype, name: str) -> None:

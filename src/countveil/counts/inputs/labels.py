@@ -367,3 +367,13 @@ def expect_labels(before: Any, now: Any, message: str) -> None:
         raise ValueError(f"{message}, got them in another order; bring one into the order of the other first")
     place = int(np.flatnonzero(before != now)[0])
     raise ValueError(f"{message}, got {now[place]!r} in place of {before[place]!r} (place {place})")
+
+
+def may_be_alike(before: np.ndarray, now: np.ndarray) -> bool:
+    """Whether labels can be compared: not where one side only numbers an axis, as pandas does.
+
+    >>> may_be_alike(np.array(["0", "1"]), np.array(["ann", "bo"])), may_be_alike(np.array(["a"]), np.array(["b"]))
+    (False, True)
+    """
+    numbers = [str(i) for i in range(len(before))]
+    return numbers not in (list(before), list(now)) or not set(before).isdisjoint(now)

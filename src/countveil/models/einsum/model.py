@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from countveil.counts.inputs.labels import expect_labels, may_be_alike
 from countveil.kernels.exact_sum import exact_sums
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import Data
@@ -160,6 +161,28 @@ class EinsumModel(ABC):
     def left_out(self, shape: tuple[int, ...]) -> tuple[np.ndarray, ...] | None:
         """Cells that are no part of the model: one index array per axis; None if all are part of it."""
         return None
+
+    def labels_of_axes(self, labels: tuple[np.ndarray | None, ...]) -> tuple[np.ndarray | None, ...]:
+        """The labels of every axis: one without any has those of the axis with which it shares a factor."""
+        found = list(labels)
+        for one, two in self._spec.tied_axes:
+            found[one], found[two] = (
+                labels[two] if labels[one] is None else labels[one],
+                labels[one] if labels[two] is None else labels[two],
+            )
+        return tuple(found)
+
+    def check_labels(self, labels: tuple[np.ndarray | None, ...]) -> None:
+        """Refuse axes that share a factor and have different labels, or the same in another order."""
+        for one, two in self._spec.tied_axes:
+            before, now = labels[one], labels[two]
+            if before is not None and now is not None and may_be_alike(before, now):
+                expect_labels(
+                    before,
+                    now,
+                    f"data: expected the labels of axis {one} along axis {two}, in their order, because one factor "
+                    "stands on both (table.reindex(columns=table.index), privatize(rows=names, columns=names))",
+                )
 
     def check_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of data for this model, or an error."""

@@ -85,6 +85,22 @@ class Spec:
         return tuple(pairs[one] for one in wanted) if plain and set(wanted) == set(pairs) else None
 
     @cached_property
+    def tied_axes(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of axes on which one factor stands: what it is about stands on both, in one order.
+
+        >>> read_spec("ic,cd,jd->ij", ["theta", "pi", "theta"]).tied_axes, read_spec("dk,kv->dv").tied_axes
+        (((0, 1),), ())
+        """
+        found = []
+        for name in self.factors:
+            axes = [
+                self.output.index(c) for p in self.places(name) for c in self.terms[p] if c in self.output
+            ]
+            if len(self.places(name)) == 2:
+                found.append((min(axes), max(axes)))
+        return tuple(found)
+
+    @cached_property
     def first(self) -> int | None:
         """The term that alone has the first axis, and no other axis; None if there is no such term.
 

@@ -26,6 +26,7 @@ from countveil.posterior.runs.reader import damage_is_told
 from countveil.posterior.runs.reopened import ReopenedRun
 from countveil.posterior.runs.run_files import CHECKPOINT_GROUP, RunFiles
 from countveil.posterior.runs.running_group import RUNNING, write_running
+from countveil.posterior.runs.stored_problem import check_labels
 
 #: Settings in which chains of one run may differ: on them no draw depends.
 _OF_THE_JOB = ("chains", "threads", *OUTCOMES)
@@ -76,7 +77,7 @@ def _running(run: ReopenedRun, row: int) -> Carry:
 
 
 def _check_one_problem(runs: Sequence[ReopenedRun]) -> None:
-    first, numbers = runs[0], set[int]()
+    first, known, numbers = runs[0], runs[0].labels, set[int]()
     for run in runs:
         name = repr(str(run.path))
         if not run.is_complete:
@@ -92,6 +93,9 @@ def _check_one_problem(runs: Sequence[ReopenedRun]) -> None:
         for fact, what in (("model", "model"), ("problem", "data"), ("fields", "state")):
             if run.attributes[fact] != first.attributes[fact]:
                 raise ValueError(f"runs: expected one {what}, got another in {name}")
+        for view, labels in run.labels.items():
+            speaker = f"{view}: runs" if view else "runs"
+            check_labels(known[view], labels, speaker, f"of the first in {name}")
         repeated = numbers & set(run.chains)
         if repeated:
             raise ValueError(

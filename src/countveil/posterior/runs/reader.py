@@ -17,7 +17,7 @@ import zarr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import Room
-from countveil.counts.files.names import is_plain_name
+from countveil.counts.files.names import is_plain_name, path_below
 from countveil.counts.places import local_path
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.settings import stored_settings
@@ -145,6 +145,25 @@ def stored_labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> t
     """The labels of every axis that had some."""
     found = tree["posterior"].coords
     return tuple(found[dim].to_numpy() if has else None for dim, has in zip(dims, labelled, strict=True))
+
+
+def labels_in(folder: Path, attributes: Mapping[str, Any]) -> dict[str, tuple[np.ndarray | None, ...]]:
+    """The labels of a run that was looked through, by its views, and nothing else of it."""
+    views = json.loads(attributes.get("views", "null"))
+    if views is None:
+        views = {"": {name: json.loads(attributes[name]) for name in ("dims", "labelled")}}
+    return {
+        view: tuple(
+            _labels_along(folder, dim) if has else None
+            for dim, has in zip(one["dims"], one["labelled"], strict=True)
+        )
+        for view, one in views.items()
+    }
+
+
+def _labels_along(folder: Path, dim: str) -> np.ndarray:
+    labels: Any = zarr.open_array(path_below(folder / "posterior", dim), mode="r")[...]
+    return labels.astype(object)
 
 
 def read_releases(folder: Path, attributes: Mapping[str, Any]) -> dict[str, PrivateCounts | CombinedReleases]:

@@ -28,6 +28,7 @@ from countveil.posterior.runs.reader import (
     check_whole,
     checked_folder,
     first_values,
+    labels_in,
     places_in,
     read_releases,
     root_attributes,
@@ -98,6 +99,11 @@ class ReopenedRun:
         if any((place / str(name)).parent != place for name in names):
             raise PosteriorFileError("path: expected a whole run, got a damaged one (its scalars)")
         return {name: first_values(place / name, self.checkpoint.draws) for name in names}
+
+    @property
+    def labels(self) -> dict[str, tuple[np.ndarray | None, ...]]:
+        """Of the axes of every view."""
+        return labels_in(self.path, self.attributes)
 
     def releases(self, data: Any, scratch: Any) -> dict[str, PrivateCounts | CombinedReleases]:
         """Those that were fitted, by their groups; what lies elsewhere, ``data`` may say where."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.inputs.labels import expect_labels, may_be_alike
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.counts.sources.plain_counts import PlainCounts, read_counts
 from countveil.inference.engines.engine import may_stay_unread
@@ -22,6 +23,7 @@ from countveil.inference.problem import Counts, Problem, for_rows_of, make_probl
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
+from countveil.posterior.axes import readable_labels
 from countveil.posterior.runs.checks.problem import check_state
 from countveil.posterior.runs.schema import describe_model, stored_model
 
@@ -56,13 +58,14 @@ def releases_of(problem: Problem) -> dict[str, PrivateCounts | CombinedReleases]
 def problem_again(
     attributes: Mapping[str, Any],
     releases: Mapping[str, PrivateCounts | CombinedReleases],
+    labels: Mapping[str, tuple[np.ndarray | None, ...]],
     model: Any,
     data: Any,
     n_bytes: int,
     n_chains: int,
     engine: str = "cpu",
 ) -> Problem:
-    """The problem of a run from its root's attributes, its releases, and what it does not hold.
+    """The problem of a run from its root's attributes, its releases and labels, and what it does not hold.
 
     ``n_bytes`` it takes on disk: a stranger's model asks for no more memory than a run of that size may. A release
     that lies elsewhere stays unread where the ``engine`` spreads its rows.
@@ -78,7 +81,7 @@ def problem_again(
                 f"model: expected the {described['name']} of this run, which it does not hold, got {got}"
             )
         own = model
-    given = _data(told["data"], releases, data, isinstance(own, SharedFactors))
+    given = _data(told["data"], releases, labels, data, isinstance(own, SharedFactors))
     if isinstance(own, EinsumModel | SharedFactors):
         data_of = given if isinstance(own, SharedFactors) else {"": given}
         n_bytes += sum(one.n_bytes for one in data_of.values() if isinstance(one, ReleaseOnDisk))
@@ -99,6 +102,7 @@ def problem_again(
 def _data(
     hashes: Mapping[str, str],
     releases: Mapping[str, PrivateCounts | CombinedReleases],
+    labels: Mapping[str, tuple[np.ndarray | None, ...]],
     data: Any,
     several: bool,
 ) -> Any:
@@ -123,11 +127,30 @@ def _data(
         found[view] = kept if again is None and kept is not None else read_counts(again)
         if data_hash(found[view]) != told:
             raise ValueError(f"{name}data: expected the counts that the run was begun with, got others")
+        if again is not None:
+            begun = check_labels(
+                labels[view], found[view].labels, f"{name}data", "with which the run was begun"
+            )
+            # Draws go on in the run, and its labels say what they are of.
+            given = found[view]
+            found[view] = given._replace(labels=begun) if isinstance(given, PlainCounts) else kept or given
     return found if several else found[""]
 
 
+def check_labels(
+    begun: tuple[np.ndarray | None, ...], given: tuple[np.ndarray | None, ...], name: str, which: str
+) -> tuple[np.ndarray | None, ...]:
+    """The labels of the same cells: those of the run, where it has any; others are refused."""
+    found = []
+    for axis, (before, now) in enumerate(zip(begun, readable_labels(given), strict=True)):
+        if before is not None and now is not None and may_be_alike(before, now):
+            expect_labels(before, now, f"{name}: expected the labels {which} along axis {axis}")
+        found.append(given[axis] if before is None else before)
+    return tuple(found)
+
+
 def data_hash(counts: Counts) -> str:
-    """SHA-256 of all that a fit sees of its data: cells and noise, not labels."""
+    """SHA-256 of all that a fit sees of its data: cells and noise. Labels are compared by themselves."""
     digest = hashlib.sha256()
     for piece in _pieces(counts):
         digest.update(piece)

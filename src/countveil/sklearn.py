@@ -34,13 +34,15 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     What X is depends on two parameters:
 
-    ================= =======================================================================    ``epsilon`` given X holds **true counts, which pass through this object**: ``fit`` and
+    ================= ==============================================================================
+    ``epsilon`` given X holds **true counts, which pass through this object**: ``fit`` and
                       ``transform`` each privatize what they are given, learn from the release
                       alone, and keep only the release. Use it where the counts may be seen; people
                       are protected from whoever gets the fitted object, not from this process.
     ``alpha`` given   X was released elsewhere with noise of this alpha; it may be negative.
     neither           X holds plain counts, and nothing is private.
-    ================= =======================================================================
+    ================= ==============================================================================
+
     Every call with ``epsilon`` releases its X anew, and the losses of releases of the same rows add up:
     ``fit(X).transform(X)`` releases X twice, ``fit_transform(X)`` once. Column names are not protected.
 

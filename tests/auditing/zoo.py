@@ -60,6 +60,17 @@ def sign_by_parity(counts, guarantee):
     return counts + np.abs(right(counts, guarantee)) * (1 - 2 * (counts % 2))
 
 
+def sign_by_a_bit(bit, step):
+    """Of an ordinary count itself (step 0), or of the one that is ``step`` cells on."""
+
+    def mechanism(counts, guarantee):
+        noise, told = right(counts, guarantee), np.roll(counts.ravel(), -step).reshape(counts.shape)
+        signed = np.abs(noise) * (2 * (told >> bit & 1) - 1)
+        return counts + np.where((told >= 102) & (told < 998), signed, noise)
+
+    return mechanism
+
+
 def from_few_uniforms(bits):
     """Inversion of uniforms that have so many bits: the tail is a few values."""
 

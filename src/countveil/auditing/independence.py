@@ -14,7 +14,7 @@ from scipy import stats
 
 from countveil.auditing.check import MIN_EXPECTED, Check, Mechanism, check_pvalue, noise_on
 from countveil.auditing.law import chances, fit_pvalue, smallest_error
-from countveil.auditing.trials import kinds, mixed_counts
+from countveil.auditing.trials import any_half, kinds, mixed_counts
 from countveil.privacy import Guarantee
 
 Draw = Callable[[], np.ndarray]
@@ -40,8 +40,8 @@ def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) ->
     rows = [one for both in (noise, again) for one in both.reshape(shape[0], -1)]
     arrays = [noise_on(mechanism, guarantee, mixed_counts(ARRAY, rng)).ravel() for _ in range(ARRAYS)]
     sums = min(sums_pvalue(rows, rho), sums_pvalue(arrays, rho)) * 2
-    others, n_tests = others_pvalue(noise, again, counts.ravel(), rho)
-    error = smallest_error(rho, noise.size // 8, n_tests)  # of the rarest kind of counts
+    others, n_tests = others_pvalue(noise, again, counts.ravel(), rho, any_half(rng))
+    error = smallest_error(rho, noise.size // 16, n_tests)  # of the rarest kind of counts
     return [
         check_pvalue("neighbouring cells", near, "independent", "depend on each other"),
         check_pvalue("cells at any distance", far, "uncorrelated", "correlated"),
@@ -57,14 +57,16 @@ def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) ->
     ]
 
 
-def others_pvalue(noise: np.ndarray, again: np.ndarray, counts: np.ndarray, rho: float) -> tuple[float, int]:
+def others_pvalue(
+    noise: np.ndarray, again: np.ndarray, counts: np.ndarray, rho: float, half: int
+) -> tuple[float, int]:
     """Noise has its law whatever the next cells hold, and whatever the call before held in its place.
 
     Noise may be independent from cell to cell, and right by the count that it is added to, and yet tell of another
     one: by its sign, say. The p-value, and of how many tests it is.
     """
     found = []
-    for kind in kinds(counts):
+    for kind in kinds(counts, half):
         found += [fit_pvalue(noise[np.roll(kind, step)], rho) for lag in LAGS for step in (lag, -lag)]
         found.append(fit_pvalue(again[kind], rho))
     return min(found) * len(found), len(found)

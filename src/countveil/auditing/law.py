@@ -14,7 +14,7 @@ from countveil.auditing.check import (
     check_pvalue,
     noise_on,
 )
-from countveil.auditing.trials import CONSTANTS, kinds, large_trials
+from countveil.auditing.trials import CONSTANTS, any_half, kinds, large_trials
 from countveil.privacy import Guarantee
 
 OFF = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)  # relative errors of rho, one of which is named as found
@@ -94,16 +94,17 @@ def extremes_pvalue(noise: np.ndarray, rho: float) -> float:
 
 
 def check_law(mechanism: Mechanism, guarantee: Guarantee, size: int) -> list[Check]:
-    """The law on constant and on mixed arrays; by the size of the count, by its parity, and of all together."""
+    """The law on constant and on mixed arrays; by what the count is (``kinds``), and of all together."""
     rho, rng = guarantee.rho, np.random.default_rng()
     parts = [
         noise_on(mechanism, guarantee, np.full(size // (2 * len(CONSTANTS)), count)) for count in CONSTANTS
     ]
-    by_kind: list[list[np.ndarray]] = [[] for _ in kinds(np.zeros(0, dtype=np.int64))]
+    half = any_half(rng)
+    by_kind: list[list[np.ndarray]] = [[] for _ in kinds(np.zeros(0, dtype=np.int64), half)]
     for counts in large_trials(size // 2, rng):
         noise = noise_on(mechanism, guarantee, counts)
         parts.append(noise.ravel())
-        for collected, chosen in zip(by_kind, kinds(counts), strict=True):
+        for collected, chosen in zip(by_kind, kinds(counts, half), strict=True):
             collected.append(noise[chosen])
     everything = np.concatenate(parts)
     parts += [np.concatenate(collected) for collected in by_kind] + [everything]

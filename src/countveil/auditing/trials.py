@@ -30,11 +30,32 @@ def mixed_counts(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray
     return pool[rng.integers(0, len(pool), shape, dtype=np.uint16)]
 
 
-def kinds(counts: np.ndarray) -> list[np.ndarray]:
-    """Zeros, small, ordinary, large, odd and even counts: noise that depends on the count would show."""
+#: Bits of small and ordinary counts by which they are split, beside the first.
+BITS = (1, 2, 3)
+
+
+def any_half(rng: np.random.Generator) -> int:
+    """A number by which ``kinds`` splits counts in two: another one for every audit."""
+    return int(rng.integers(2**63)) * 2 + 1
+
+
+def kinds(counts: np.ndarray, half: int) -> list[np.ndarray]:
+    """Counts by size, parity and further bits, and any half of them: noise that depends on the count would show.
+
+    Zeros, small, ordinary and large ones, odd and even ones; of small and ordinary ones those with a bit of ``BITS``;
+    of ordinary and of large ones a half that nobody knows beforehand (multiply-shift hashing).
+    """
     size = np.searchsorted([1, 10, 1000], counts, side="right")
     odd = counts % 2 == 1
-    return [*(size == i for i in range(4)), odd, ~odd]
+    few = (size == 1) | (size == 2)
+    chosen = (counts.astype(np.uint64) * np.uint64(half)) >> np.uint64(63) == 1
+    return [
+        *(size == i for i in range(4)),
+        odd,
+        ~odd,
+        *(few & (counts >> bit & 1 == 1) for bit in BITS),
+        *(chosen & (size == i) for i in (2, 3)),
+    ]
 
 
 def large_trials(size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:

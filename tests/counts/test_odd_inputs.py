@@ -156,6 +156,23 @@ def test_a_quoted_line_break_anywhere_in_a_file(padding, tmp_path):
     assert release.to_dense().tolist() == [[200]]
 
 
+@pytest.mark.parametrize("starts", [[0, 100_000, 0], [0, 6, 0], [0, 2, -1], [1, 2, 3], [0, 3, 2], [0, 1, 9]])
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
+def test_starts_that_come_back_are_damage(kind, starts, tmp_path):
+    """scipy looks at nothing where the last start is 0 or below, and reads beyond its arrays."""
+    right = getattr(sparse, f"{kind}_array")(np.array([[1, 2], [0, 3]]))
+    parts = {"data": right.data, "indices": right.indices, "shape": right.shape, "format": kind.encode()}
+    np.savez(tmp_path / "bad.npz", indptr=np.array(starts), **parts)
+    in_memory = right.copy()
+    in_memory.indptr = np.array(starts, dtype=right.indptr.dtype)
+    with pytest.raises(ValueError, match=r"got a damaged one|cannot be read as \.npz"):
+        cv.privatize(tmp_path / "bad.npz", epsilon=1)
+    for use in (lambda: cv.privatize(in_memory, epsilon=1), lambda: cv.fit(cv.TopicModel(1), in_memory)):
+        with pytest.raises(ValueError, match="got a damaged one"):
+            use()
+    assert cv.privatize(right, epsilon=60).to_dense().tolist() == [[1, 2], [0, 3]]
+
+
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array])
 def test_a_sparse_matrix_with_places_outside_is_refused(kind):
     damaged = kind(np.eye(3, dtype=np.int64))

@@ -42,8 +42,8 @@ def any_half(rng: np.random.Generator) -> int:
 def kinds(counts: np.ndarray, half: int) -> list[np.ndarray]:
     """Counts by size, parity and further bits, and any half of them: noise that depends on the count would show.
 
-    Zeros, small, ordinary and large ones, odd and even ones; of small and ordinary ones those with a bit of ``BITS``;
-    of ordinary and of large ones a half that nobody knows beforehand (multiply-shift hashing).
+    Zeros, small, ordinary and large ones, odd and even ones; of small and ordinary ones those with a bit of
+    ``BITS``; of ordinary and of large ones a half that nobody knows beforehand (multiply-shift hashing).
     """
     size = np.searchsorted([1, 10, 1000], counts, side="right")
     odd = counts % 2 == 1

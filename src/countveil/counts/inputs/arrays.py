@@ -327,6 +327,8 @@ def sparse_rows(
 def _checked_places(given: Any, name: str, by_rows: bool) -> Any:
     """The matrix, or its entries one by one. What lies outside of it is refused: scipy itself would write there."""
     try:
+        if hasattr(given, "indptr"):
+            _check_compressed(given)
         if hasattr(given, "check_format"):
             given.check_format(full_check=True)
         if by_rows:
@@ -337,6 +339,19 @@ def _checked_places(given: Any, name: str, by_rows: bool) -> Any:
         pass
     # Raised out here: a message of scipy's could name a place.
     raise ValueError(f"{name}: expected a sparse matrix whose entries lie within it, got a damaged one")
+
+
+def _check_compressed(given: Any) -> None:
+    """Starts and places of rows or columns (or blocks); scipy looks at none where the last start is 0 or below."""
+    starts, places = np.asarray(given.indptr), np.asarray(given.indices)
+    height, width = getattr(given, "blocksize", (1, 1))
+    sides = given.shape[0] // height, given.shape[1] // width
+    lines, across = sides if given.format != "csc" else sides[::-1]
+    right = starts.shape == (lines + 1,) and places.ndim == 1 and starts[0] == 0 and starts[-1] <= len(places)
+    right = right and not (starts[1:] < starts[:-1]).any()
+    used = places[: starts[-1]] if right else places[:0]
+    if not right or ((used < 0) | (used >= across)).any() or len(given.data) < len(used):
+        raise ValueError
 
 
 def sparse_cells(rows: sparse.csr_array) -> Cells:

@@ -119,6 +119,8 @@ def _refuse_negative(found: bool, name: str) -> None:
 def _check_columns(table: Table, name: str) -> None:
     if len(table.was_index) > 1:
         raise ValueError(f"{name}: expected one column of row labels, got an index of several")
+    if table.row_labels is not None and not table.is_numbered:
+        return  # its rows have labels: a column without a name is no more than that
     advice = (
         "they belong into the index of a DataFrame, or into labels, and a column of counts ({}) needs a name"
     )

@@ -48,6 +48,7 @@ ZOO = {
     "raw beyond a chunk": (zoo.spared(zoo.places(lambda i: i >= 2**15)), RAW, MORE),
     "raw beyond a column": (zoo.spared(zoo.columns_from(2000)), RAW, MORE),
     "last row of a matrix raw": (zoo.spared(zoo.last_row_of_a_matrix), RAW, FEW),
+    "raw in Fortran's order": (zoo.spared(zoo.in_fortran_order), RAW, FEW),
     "small arrays raw": (zoo.spared(lambda counts: np.full(counts.shape, counts.size <= 4)), RAW, FEW),
     "weak on one cell in 5,000": (zoo.weak_on_one_in_5000, RAW, MORE),
     "one call in 300 raw": (zoo.RawAtEvery(300), "noise of whole calls", FEW),

@@ -60,6 +60,11 @@ def sign_by_parity(counts, guarantee):
     return counts + np.abs(right(counts, guarantee)) * (1 - 2 * (counts % 2))
 
 
+def in_fortran_order(counts):
+    flags = counts.flags
+    return np.full(counts.shape, counts.ndim > 1 and flags.f_contiguous and not flags.c_contiguous)
+
+
 def sign_by_a_bit(bit, step):
     """Of an ordinary count itself (step 0), or of the one that is ``step`` cells on."""
 

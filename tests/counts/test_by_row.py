@@ -85,7 +85,7 @@ BAD = [
         ValueError,
         r"precision: expected one value or 3 \(one per row\), got 1",
     ),
-    ({"epsilon": [1, 2, -1]}, ValueError, "epsilon: expected a number > 0, got -1"),
+    ({"epsilon": [1, 2, -1]}, ValueError, "epsilon: expected a number > 0, got another for one of the rows"),
     ({"epsilon": [1, 2, [3]]}, ValueError, "epsilon: expected a number > 0"),
     ({"guarantee": [Guarantee(1)]}, ValueError, "guarantee: expected one value or 3"),
     ({"guarantee": [Guarantee(1), 1, 2]}, TypeError, "guarantee: expected a Guarantee, got int"),

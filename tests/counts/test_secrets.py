@@ -21,6 +21,7 @@ from countveil.auditing import audit
 from countveil.cli import main
 from countveil.counts import load_release, privatize, privatize_to_file
 from countveil.privacy import Guarantee, add_noise
+from countveil.sklearn import PrivateTopicModel
 
 SECRET = 987_654_321
 DIGITS = str(SECRET)
@@ -234,6 +235,36 @@ def test_a_failure_on_the_way_leaves_nothing(tmp_path, monkeypatch, nothing_is_s
     sparse.save_npz(tmp_path / "c.npz", counts)
     assert main(["privatize", str(tmp_path / "c.npz"), "-o", str(tmp_path / "r"), "--epsilon", "1"]) == 2
     assert [p.name for p in tmp_path.iterdir()] == ["c.npz"]
+
+
+def swapped(folder):
+    """Calls in which counts stand where something else should."""
+    array = np.array([[SECRET, 1], [2, SECRET]])
+    nested, frame = array.tolist(), pd.DataFrame(array, index=["a", "b"], columns=["x", "y"])
+    model = PrivateTopicModel
+    yield from (lambda counts=counts: privatize(1, counts) for counts in (array, nested, array[0], frame))
+    yield from (
+        lambda counts=counts: privatize(array, counts) for counts in (array, nested, array[0], nested[1])
+    )
+    yield from (lambda counts=counts: privatize(array, 1, counts) for counts in (array, nested))
+    yield lambda: privatize(array, 1, unit=nested)
+    yield lambda: privatize(array, 1, ledger=folder / "ledger", dataset=nested)
+    yield lambda: privatize(frame, 1, index=nested)
+    yield lambda: privatize(frame, 1, index=SECRET, public_labels=True)
+    yield lambda: privatize(frame, 1, long=nested[0])
+    yield lambda: privatize_to_file(folder / "new.parquet", array, epsilon=1)
+    yield lambda: model(array, epsilon=1).fit(array)
+    yield lambda: model(2, shape=nested, epsilon=1).fit(array)
+    yield lambda: model(2, epsilon=array).fit(array)
+    yield lambda: Guarantee(nested)
+    yield lambda: Guarantee(1, nested[0])
+
+
+def test_counts_in_place_of_other_arguments(tmp_path, nothing_is_said):
+    for call in swapped(tmp_path):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            call()
+        assert not traces(told_by(caught.value))
 
 
 def test_add_noise_itself(nothing_is_said):

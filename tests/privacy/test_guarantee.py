@@ -53,15 +53,21 @@ NOT_POSITIVE = [
     Decimal("sNaN"),
     np.float32("inf"),
 ]
-NOT_NUMBERS = ["1/0", "abc", "", None, True, np.bool_(True), 1j, [1], np.array([1.0])]
+NOT_NUMBERS = ["1/0", "abc", "", None, True]
+OTHER_THINGS = [
+    np.bool_(True),
+    1j,
+    [1],
+    np.array([1.0]),
+]  # of which an error says what they are, not what they hold
 TOO_FAR_OUT = ["1e-999999999", "1e999999999"]
 
 
-@pytest.mark.parametrize("epsilon", [*NOT_POSITIVE, *NOT_NUMBERS, *TOO_FAR_OUT])
+@pytest.mark.parametrize("epsilon", [*NOT_POSITIVE, *NOT_NUMBERS, *OTHER_THINGS, *TOO_FAR_OUT])
 def test_epsilon_refused(epsilon):
-    with pytest.raises(
-        ValueError, match=r"^epsilon: expected a number > 0, got " + re.escape(repr(epsilon)) + "$"
-    ):
+    is_other = any(epsilon is other for other in OTHER_THINGS)
+    got = f"a {type(epsilon).__name__}" if is_other else repr(epsilon)
+    with pytest.raises(ValueError, match=r"^epsilon: expected a number > 0, got " + re.escape(got) + "$"):
         Guarantee(epsilon)
 
 

@@ -22,7 +22,7 @@ MIN_EXPECTED = 100
 
 def noise_on(mechanism: Mechanism, guarantee: Guarantee, counts: np.ndarray) -> np.ndarray:
     """What the mechanism adds to these counts. It gets a copy: it might work in place, unless that is forbidden."""
-    given = counts.copy()
+    given = counts.copy(order="K")  # in the order of memory that it has
     given.setflags(write=counts.flags.writeable)
     released = np.asarray(mechanism(given, guarantee))
     if released.shape != counts.shape:

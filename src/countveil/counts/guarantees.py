@@ -85,8 +85,17 @@ def read_guarantees(epsilon: Any, precision: Any, unit: str, guarantee: Any) -> 
     if len(epsilons) != len(precisions):
         raise ValueError(f"epsilon, precision: expected as many, got {len(epsilons)} and {len(precisions)}")
     known: dict[Guarantee, Guarantee] = {}  # one object for all rows that chose the same
-    each = (Guarantee(e, n, unit=unit) for e, n in zip(epsilons, precisions, strict=True))
+    each = (_level(e, n, unit) for e, n in zip(epsilons, precisions, strict=True))
     return _by_row([known.setdefault(one, one) for one in each], parameter)
+
+
+def _level(epsilon: Any, precision: Any, unit: str) -> Guarantee:
+    """The guarantee of one row. What is wrong is not shown: counts in place of levels would be."""
+    try:
+        return Guarantee(epsilon, precision, unit=unit)
+    except ValueError as error:
+        expected = str(error).partition(", got")[0]
+    raise ValueError(f"{expected}, got another for one of the rows")
 
 
 def _from_guarantees(precision: Any, unit: str, guarantee: Any) -> RowGuarantees:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,8 @@ class _NotChargedError(Exception):
 def _prepare(
     counts: Any, options: InputOptions, epsilon: Any, precision: Any, unit: str, guarantee: Any
 ) -> tuple[LabelledCounts, RowGuarantees]:
+    if isinstance(counts, Number | Guarantee):  # then epsilon has the counts, and is not looked at
+        raise TypeError(f"counts: expected counts, and epsilon after them, got a {type(counts).__name__}")
     promise = read_guarantees(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
     given = read_input(counts, options)
     if promise.rows is not None and given.form == "long table" and given.declared[0] == "from the data":

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from countveil.kernels.philox import SWEEP_BITS, SweepKey
+from countveil.privacy.guarantee import shown
 
 #: A NamedTuple of numpy arrays. With the sweep number and the seed it is all a chain needs to go on.
 State = Any
@@ -126,7 +127,7 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
     good = isinstance(value, Integral) and not isinstance(value, bool)
     if not good or value < least or (most is not None and value > most):
         expected = f"a whole number >= {least}" if most is None else f"a whole number from {least} to {most}"
-        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+        raise ValueError(f"{name}: expected {expected}, got {shown(value)}")
     return int(value)
 
 
@@ -140,5 +141,5 @@ def positive_number(name: str, value: Any, least: float = 0.0) -> float:
     good = isinstance(value, Real) and not isinstance(value, bool)
     if not good or not math.isfinite(value) or value <= 0 or value < least:
         expected = f"a finite number >= {least:g}" if least else "a finite number > 0"
-        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+        raise ValueError(f"{name}: expected {expected}, got {shown(value)}")
     return float(value)

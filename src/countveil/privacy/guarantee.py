@@ -54,16 +54,18 @@ which is twice as far, by more than 404.
     ) -> None:
         exact = _exact(epsilon)
         if exact is None or exact <= 0:
-            raise ValueError(f"epsilon: expected a number > 0, got {_shown(epsilon)}")
+            raise ValueError(f"epsilon: expected a number > 0, got {shown(epsilon)}")
         precision = _whole("precision", precision, 1)
         if precision.bit_length() > _MOST_BITS:
             raise ValueError(
                 f"precision: expected a number of counts, got one of more than {_MOST_BITS} bits"
             )
         if unit not in list(UNITS):  # a list: what cannot be hashed is a wrong unit too
-            raise ValueError(f"unit: expected 'document', 'cell' or 'person', got {unit!r}")
+            raise ValueError(f"unit: expected 'document', 'cell' or 'person', got {shown(unit)}")
         if not _SMALLEST_RATE <= exact / precision <= _LARGEST_RATE:
-            raise ValueError(f"epsilon / precision: expected 1e-12 to 1000, got {epsilon} / {precision}")
+            raise ValueError(
+                f"epsilon / precision: expected 1e-12 to 1000, got {shown(epsilon)} / {precision}"
+            )
         object.__setattr__(self, "epsilon", exact)
         object.__setattr__(self, "precision", precision)
         object.__setattr__(self, "unit", unit)
@@ -161,7 +163,16 @@ of counts added or removed, a replaced one being one removed and one added
         }
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A wrong argument, for an error: names and numbers as they are, of anything else what it is.
+
+    Whoever confuses the order of arguments gives counts where a number should be, and errors show no counts.
+
+    >>> shown("1/0"), shown(-2), shown([[40, 2]])
+    ("'1/0'", '-2', 'a list')
+    """
+    if not isinstance(value, (str, int, float, Fraction, Decimal, np.number, type(None))):
+        return f"a {type(value).__name__}"
     try:
         return repr(value)[:100]
     except ValueError:  # Python writes no integer of more than 4,300 digits
@@ -170,7 +181,7 @@ def _shown(value: object) -> str:
 
 def _whole(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name}: expected a whole number >= {least}, got {_shown(value)}")
+        raise ValueError(f"{name}: expected a whole number >= {least}, got {shown(value)}")
     return int(value)
 
 

@@ -249,7 +249,7 @@ def _long(table: Table, options: InputOptions) -> LabelledCounts:
     if isinstance(options.long, str) or not isinstance(options.long, tuple | list) or len(options.long) < 2:
         raise ValueError(
             "long: expected the names of the columns with row, column and count, such as "
-            f"('sender', 'receiver', 'n'), got {options.long!r}"
+            f"('sender', 'receiver', 'n'), got {_named(options.long)}"
         )
     *by, count = options.long
     axes, declared = options.declared(len(by), [str(name) for name in by])
@@ -302,9 +302,18 @@ def _column(table: Table, column: int) -> np.ndarray:
     raise TypeError(f"counts: expected columns of numbers and labels, got one that cannot be read ({failed})")
 
 
+def _named(given: Any) -> str:
+    """Names that were given; of anything else what it is: it may be counts."""
+    if isinstance(given, list | tuple) and all(isinstance(each, str | None) for each in given):
+        return repr(given)
+    return repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+
+
 def _place(table: Table, name: Any, parameter: str) -> int:
     found = [i for i, other in enumerate(table.names) if other == name]
     if len(found) != 1:
         got = "no such column" if not found else f"{len(found)} columns of that name"
-        raise ValueError(f"{parameter}: expected the name of a column of the table, got {name!r}: {got}")
+        raise ValueError(
+            f"{parameter}: expected the name of a column of the table, got {_named(name)}: {got}"
+        )
     return found[0]

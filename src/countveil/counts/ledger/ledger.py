@@ -36,6 +36,7 @@ from countveil.counts.ledger.accounts import (
 )
 from countveil.counts.noise_parameter import check_guarantee
 from countveil.privacy import Guarantee
+from countveil.privacy.guarantee import shown
 from countveil.version import __version__
 
 FORMAT = "countveil ledger"
@@ -333,7 +334,7 @@ def _name_of(dataset: Any) -> str:
     if not isinstance(dataset, str) or not dataset.strip():
         raise ValueError(
             "dataset: expected a name for the data whose releases add up, such as 'letters of 2025', "
-            f"got {dataset!r}"
+            f"got {shown(dataset)}"
         )
     return " ".join(dataset.split())
 

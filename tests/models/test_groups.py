@@ -69,6 +69,7 @@ def test_groups_by_the_labels_of_rows(given):
     [
         ("ab", "groups: expected a label for each row, or a mapping from rows to labels, got str"),
         (3, "groups: expected a label for each row, or a mapping from rows to labels, got int"),
+        ({"a", "b"}, "groups: expected a label for each row, or a mapping from rows to labels, got set"),
         ([None, None], "groups: expected a group for at least one row, got none"),
         ([], "groups: expected a group for at least one row, got none"),
         ([["a"], ["b"]], "groups: expected one label for each row, got a list for one"),

@@ -10,7 +10,7 @@ where they belong, and they tell nothing about the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -128,7 +128,7 @@ def read_groups(given: Any, some: bool = True) -> Groups | None:
     """
     if given is None or isinstance(given, Groups):
         return given
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes | Set) or not isinstance(given, Iterable):  # the order of a set is chance
         raise TypeError(
             f"groups: expected a label for each row, or a mapping from rows to labels, got {type(given).__name__}"
         )

@@ -128,7 +128,9 @@ def read_groups(given: Any, some: bool = True) -> Groups | None:
     """
     if given is None or isinstance(given, Groups):
         return given
-    if isinstance(given, str | bytes | Set) or not isinstance(given, Iterable):  # the order of a set is chance
+    if isinstance(given, str | bytes | Set) or not isinstance(
+        given, Iterable
+    ):  # the order of a set is chance
         raise TypeError(
             f"groups: expected a label for each row, or a mapping from rows to labels, got {type(given).__name__}"
         )

@@ -173,6 +173,23 @@ def test_starts_that_come_back_are_damage(kind, starts, tmp_path):
     assert cv.privatize(right, epsilon=60).to_dense().tolist() == [[1, 2], [0, 3]]
 
 
+@pytest.mark.parametrize("offsets", [[2**32], [2**32 + 1], [-(2**63)], [2**63 - 1], [6], [-4]])
+def test_diagonals_outside_are_damage(offsets, tmp_path):
+    right = sparse.dia_array((np.ones((1, 6), int), [0]), shape=(4, 6))
+    np.savez(
+        tmp_path / "bad.npz", data=right.data, offsets=np.array(offsets), shape=right.shape, format=b"dia"
+    )
+    in_memory = right.copy()
+    in_memory.offsets = np.array(offsets)
+    for given in (tmp_path / "bad.npz", in_memory):
+        with pytest.raises(ValueError, match=r"got a damaged one|cannot be read as \.npz"):
+            cv.privatize(given, epsilon=1)
+    assert cv.privatize(right, epsilon=60).to_dense().tolist() == right.toarray().tolist()
+    for offset in (-3, 5):  # the last that are within
+        corner = sparse.dia_array((np.ones((1, 6), int), [offset]), shape=(4, 6))
+        assert cv.privatize(corner, epsilon=60).to_dense().tolist() == corner.toarray().tolist()
+
+
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array])
 def test_a_sparse_matrix_with_places_outside_is_refused(kind):
     damaged = kind(np.eye(3, dtype=np.int64))

@@ -329,6 +329,8 @@ def _checked_places(given: Any, name: str, by_rows: bool) -> Any:
     try:
         if hasattr(given, "indptr"):
             _check_compressed(given)
+        if hasattr(given, "offsets"):
+            _check_diagonals(given)
         if hasattr(given, "check_format"):
             given.check_format(full_check=True)
         if by_rows:
@@ -351,6 +353,19 @@ def _check_compressed(given: Any) -> None:
     right = right and not (starts[1:] < starts[:-1]).any()
     used = places[: starts[-1]] if right else places[:0]
     if not right or ((used < 0) | (used >= across)).any() or len(given.data) < len(used):
+        raise ValueError
+
+
+def _check_diagonals(given: Any) -> None:
+    """Diagonals within the matrix, each of them once; scipy would cut the numbers of others to 32 bits."""
+    offsets, lines = np.asarray(given.offsets), np.asarray(given.data)
+    right = (
+        offsets.ndim == 1 and offsets.dtype.kind in "iu" and lines.ndim == 2 and len(lines) == len(offsets)
+    )
+    height, width = given.shape
+    if not right or len(np.unique(offsets)) < len(offsets):
+        raise ValueError
+    if ((offsets <= -max(height, 1)) | (offsets >= max(width, 1))).any():
         raise ValueError
 
 

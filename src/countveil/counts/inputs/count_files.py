@@ -164,6 +164,10 @@ def _npz(source: Path, options: InputOptions, room: Room) -> Any:
         with np.load(file, allow_pickle=False) as arrays:
             if len(arrays.files) == 1:
                 return arrays[arrays.files[0]]
+            if "offsets" in arrays.files:  # scipy cuts them to 32 bits before anybody could look
+                offsets = arrays["offsets"]
+                if offsets.dtype.kind not in "iu" or not (np.abs(offsets.astype(float)) < 2.0**31).all():
+                    raise ValueError
         file.seek(0)
         return sparse.load_npz(file)
 

@@ -127,6 +127,30 @@ def test_a_long_table_by_another_column_adds(ledger_path, enter):
     assert spent(ledger_path) == 2  # another sender
 
 
+def test_a_table_by_several_columns_adds_to_one_by_others(ledger_path, enter):
+    mails = pd.DataFrame({"sender": ["ann"], "recipient": ["bo"], "month": ["jan"], "tea": [5], "sea": [3]})
+    for by, row in ((["sender", "month"], ("ann", "jan")), (["recipient", "month"], ("bo", "jan"))):
+        enter(1, mails.groupby(by)[["tea", "sea"]].sum(), rows=[row], columns=["tea", "sea"])
+    assert spent(ledger_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("ann", 7), ("ann", 7.0)),
+        (("ann", 7), ("ann", "007")),
+        (("ann", pd.Timestamp("2025-01-01")), ("ann", "2025-01-01")),
+        ("1 days 00:00:00", "1 days"),
+        ("2025-01-01 12:00:05.500000", "2025-01-01 12:00:05.5"),
+        (np.float32(0.1), "0.1"),
+    ],
+)
+def test_spellings_of_one_row_add(ledger_path, enter, one, other):
+    for row in (one, other):
+        enter(1, rows=[row, "b"], columns=["x", "y"])
+    assert spent(ledger_path) == 2
+
+
 def test_an_entry_that_does_not_say_what_its_rows_are_by_is_read_and_adds(ledger_path, enter):
     words = np.array(["tea", "sea"], dtype=object)
     labels = (np.array(["ann"], dtype=object), words)

@@ -173,6 +173,14 @@ def test_starts_that_come_back_are_damage(kind, starts, tmp_path):
     assert cv.privatize(right, epsilon=60).to_dense().tolist() == [[1, 2], [0, 3]]
 
 
+@pytest.mark.parametrize("number", [int, np.int64, np.float64, np.int8])
+def test_labels_of_several_parts_are_found_whatever_numbers_are_kept_as(number):
+    lines = pd.DataFrame({"who": ["ann", "bo"], "month": [1, 2], "tea": [50, 60]}).set_index(["who", "month"])
+    release = cv.privatize(lines, epsilon=60, rows=[("bo", number(2)), ("ann", number(1))], columns=["tea"])
+    assert release.to_dense().tolist() == [[60], [50]]
+    assert release.axes == ("row", "column")
+
+
 @pytest.mark.parametrize("offsets", [[2**32], [2**32 + 1], [-(2**63)], [2**63 - 1], [6], [-4]])
 def test_diagonals_outside_are_damage(offsets, tmp_path):
     right = sparse.dia_array((np.ones((1, 6), int), [0]), shape=(4, 6))

@@ -31,6 +31,9 @@ _TIME = re.compile(r"^(\d{4}-\d\d-\d\d)t(\d\d:)", re.ASCII)
 _MIDNIGHT = re.compile(
     r"(?<=\d\d-\d\d) 00:00(:00)?(\.0+)?(z|[+-]00:?00)?$|(?<=:\d\d)(\.0+)?(z|[+-]00:?00)?$", re.ASCII
 )
+# Zeros at the end of a fraction of a second, and a duration of whole days.
+_ZEROS = re.compile(r"(?<=:\d\d)(\.\d*?[1-9])0+(?=z|[+-]\d|$)", re.ASCII)
+_NO_TIME = re.compile(r"(?<=days) \+?00:00:00(\.0+)?$", re.ASCII)
 # Nanoseconds in what numpy keeps durations in. Months and years have no such number.
 _NANOSECONDS = {
     "W": 604_800_000_000_000,
@@ -227,6 +230,8 @@ def _key(label: Any) -> str | None:
         return label.isoformat(sep=" ").removesuffix(" 00:00:00")
     if isinstance(label, timedelta | np.timedelta64):
         return _duration(label)
+    if isinstance(label, tuple):
+        return str(tuple(map(_part, label)))
     if isinstance(label, float | np.floating):
         if label != label:
             return None
@@ -235,6 +240,18 @@ def _key(label: Any) -> str | None:
         return str(label)
     except Exception:  # whatever it is, it is no label; and no message may tell that it was there
         return None
+
+
+def _part(label: Any) -> Any:
+    """A part of a label of several: a whole number or a text, whatever it was kept as.
+
+    >>> _key(("ann", np.int64(7))), _key(("ann", 7.0)), _key(("ann", np.datetime64("2025-01-02")))
+    ("('ann', 7)", "('ann', 7)", "('ann', '2025-01-02')")
+    """
+    is_whole = isinstance(label, int | np.integer) and not isinstance(label, bool)
+    if is_whole or (isinstance(label, float | np.floating) and float(label).is_integer()):
+        return int(label)
+    return _key(label)
 
 
 def _duration(label: timedelta | np.timedelta64) -> str | None:
@@ -262,9 +279,9 @@ def _duration(label: timedelta | np.timedelta64) -> str | None:
 
 
 def spoken(found: np.ndarray) -> np.ndarray:
-    """Times and durations as such: numpy would make numbers of those that are kept in nanoseconds."""
-    if found.dtype.kind == "m":
-        return object_array(found)
+    """Times, durations and short floats as such: numpy would make other numbers of them."""
+    if found.dtype.kind == "m" or (found.dtype.kind == "f" and found.dtype.itemsize < 8):
+        return object_array(found)  # 0.1 of 32 bits is another number in 64
     if found.dtype.kind != "M":
         return found
     return object_array(found) if np.any(_is_finer(found)) else found.astype("datetime64[us]")
@@ -280,14 +297,18 @@ def coarse_key(label: Any) -> str:
 
     >>> [coarse_key(text) for text in ("007", "7.0", " Müller", "MULLER", "2025-01-01 00:00:00")]
     ['7', '7', 'muller', 'muller', '2025-01-01']
+    >>> [coarse_key(text) for text in ("('ann', 7)", "('Ann', '7.0')", "1 days 00:00:00", "1 days", "12:00:05.500")]
+    ['ann, 7', 'ann, 7', '1 days', '1 days', '12:00:05.5']
     """
     text = str(label)
+    if text.startswith("(") and text.endswith(")") and "," in text:  # a label of several parts
+        return ", ".join(coarse_key(part.strip().strip("'\"")) for part in text[1:-1].split(","))
     if not text.isascii():
         apart = unicodedata.normalize("NFKD", text.translate(_QUOTES))
         text = "".join(one for one in apart if not _is_mark(one))
         text = unicodedata.normalize("NFKC", text.casefold())
     text = " ".join(_CONTROL.sub("", text).split()).casefold()
-    text = _MIDNIGHT.sub("", _TIME.sub(r"\1 \2", text))
+    text = _MIDNIGHT.sub("", _NO_TIME.sub("", _ZEROS.sub(r"\1", _TIME.sub(r"\1 \2", text))))
     if _NUMBER.match(text):
         number = Decimal(text).normalize(_DECIMAL)
         return format(number if number else Decimal(0), "f")

@@ -36,6 +36,7 @@ class Table(NamedTuple):
     # Numbers from a column of text, where all columns are text, and from the chosen (booleans) lines alone.
     parse: Callable[[int, np.ndarray], np.ndarray] | None = None
     rows_by: str = ""  # the name of those labels
+    levels: int = 1  # of how many parts each of them is
     is_numbered: bool = False  # whether its row labels are but 0, 1, 2, ..., as pandas gives them to all
     was_index: tuple[int, ...] = ()  # columns that were the index of a table of pandas: no counts
     lost_index: bool = False  # whether it had an index with a name, or of labels, which is not in it
@@ -52,7 +53,8 @@ def as_table(counts: Any) -> Table | None:
             lambda i: _pandas_array(counts.iloc[:, i]),
             len(counts),
             _pandas_array(index),
-            rows_by="" if index.name is None else str(index.name),
+            rows_by=_name_of(index),
+            levels=index.nlevels,
             is_numbered=type(index).__name__ == "RangeIndex" and index.name is None,
             was_index=_saved_index(names),
         )
@@ -108,6 +110,13 @@ def _polars_array(column: Any) -> np.ndarray:
     return object_array(column.to_list()) if column.null_count() else column.to_numpy()
 
 
+def _name_of(index: Any) -> str:
+    """The name of an index of pandas; of one of several levels all their names."""
+    if index.nlevels > 1:
+        return str(tuple(map(str, index.names)))
+    return "" if index.name is None else str(index.name)
+
+
 def _pandas_array(column: Any) -> np.ndarray:
     rounds = not isinstance(column.dtype, np.dtype) and column.isna().any()
     return object_array(column.to_list()) if rounds else column.to_numpy()
@@ -121,7 +130,8 @@ def read_table(table: Table, options: InputOptions) -> LabelledCounts:
 
 def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     index, rows_by = _index(table, options)
-    axes, (rows, cols) = options.declared(2, [rows_by or "row", "column"])
+    by_several = index is None and table.levels > 1
+    axes, (rows, cols) = options.declared(2, ["row" if by_several else rows_by or "row", "column"])
     rows = list(rows) if isinstance(rows, Iterator) else rows
     cols = list(cols) if isinstance(cols, Iterator) else cols
     public = options.public_labels

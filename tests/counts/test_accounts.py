@@ -142,12 +142,18 @@ def test_a_table_by_several_columns_adds_to_one_by_others(ledger_path, enter):
         (("ann", pd.Timestamp("2025-01-01")), ("ann", "2025-01-01")),
         ("1 days 00:00:00", "1 days"),
         ("2025-01-01 12:00:05.500000", "2025-01-01 12:00:05.5"),
-        (np.float32(0.1), "0.1"),
     ],
 )
 def test_spellings_of_one_row_add(ledger_path, enter, one, other):
-    for row in (one, other):
-        enter(1, rows=[row, "b"], columns=["x", "y"])
+    for row, another in ((one, "b"), (other, "c")):
+        enter(1, rows=[row, another], columns=["x", "y"])
+    assert spent(ledger_path) == 2
+
+
+def test_short_floats_are_called_as_they_are(ledger_path, enter):
+    for label, kind in ((0.1, "float32"), ("0.1", object)):
+        index = pd.Index([label], dtype=kind, name="age")
+        enter(1, pd.DataFrame([[1]], index=index, columns=["x"]), rows=index, columns=["x"])
     assert spent(ledger_path) == 2
 
 

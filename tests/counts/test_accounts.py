@@ -150,13 +150,6 @@ def test_spellings_of_one_row_add(ledger_path, enter, one, other):
     assert spent(ledger_path) == 2
 
 
-def test_short_floats_are_called_as_they_are(ledger_path, enter):
-    for label, kind in ((0.1, "float32"), ("0.1", object)):
-        index = pd.Index([label], dtype=kind, name="age")
-        enter(1, pd.DataFrame([[1]], index=index, columns=["x"]), rows=index, columns=["x"])
-    assert spent(ledger_path) == 2
-
-
 def test_an_entry_that_does_not_say_what_its_rows_are_by_is_read_and_adds(ledger_path, enter):
     words = np.array(["tea", "sea"], dtype=object)
     labels = (np.array(["ann"], dtype=object), words)

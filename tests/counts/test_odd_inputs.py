@@ -173,6 +173,11 @@ def test_starts_that_come_back_are_damage(kind, starts, tmp_path):
     assert cv.privatize(right, epsilon=60).to_dense().tolist() == [[1, 2], [0, 3]]
 
 
+def test_rows_declared_by_an_index_of_short_floats_are_found():
+    frame = pd.DataFrame([[5], [6]], index=pd.Index([0.1, 0.7], dtype="float32"), columns=["x"])
+    assert cv.privatize(frame, epsilon=60, rows=frame.index, columns=["x"]).to_dense().tolist() == [[5], [6]]
+
+
 @pytest.mark.parametrize("number", [int, np.int64, np.float64, np.int8])
 def test_labels_of_several_parts_are_found_whatever_numbers_are_kept_as(number):
     lines = pd.DataFrame({"who": ["ann", "bo"], "month": [1, 2], "tea": [50, 60]}).set_index(["who", "month"])

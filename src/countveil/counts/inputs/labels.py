@@ -279,9 +279,9 @@ def _duration(label: timedelta | np.timedelta64) -> str | None:
 
 
 def spoken(found: np.ndarray) -> np.ndarray:
-    """Times, durations and short floats as such: numpy would make other numbers of them."""
-    if found.dtype.kind == "m" or (found.dtype.kind == "f" and found.dtype.itemsize < 8):
-        return object_array(found)  # 0.1 of 32 bits is another number in 64
+    """Times and durations as such: numpy would make numbers of those that are kept in nanoseconds."""
+    if found.dtype.kind == "m":
+        return object_array(found)
     if found.dtype.kind != "M":
         return found
     return object_array(found) if np.any(_is_finer(found)) else found.astype("datetime64[us]")

@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.optimize import brentq
 
 import countveil as cv
-from countveil.kernels.noise.geometric import log_marginal
+from countveil.kernels.given_release.geometric import log_marginal
 from countveil.runtime.compiled import compiled
 from documents import documents
 

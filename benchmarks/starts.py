@@ -26,7 +26,7 @@ from countveil.inference.chains import run_chains
 from countveil.inference.problem import make_problem
 from countveil.inference.relocation import Relocation, roles_of
 from countveil.inference.settings import check_settings
-from countveil.kernels.noise.geometric import log_marginal_clamped
+from countveil.kernels.given_release.geometric import log_marginal_clamped
 from countveil.runtime.workers import Workers
 from documents import documents
 from machine import describe_machine

@@ -18,10 +18,8 @@ from countveil.kernels.binomial import binomial, categorical, multinomial
 from countveil.kernels.elementary import exp_of, log_of
 from countveil.kernels.exact_sum import split
 from countveil.kernels.gamma import gamma, log_gamma, small_gamma_at
-from countveil.kernels.law_shape import draw_law_shape, log_density_of_shape
-from countveil.kernels.log_scale import draw_log_scale, log_scale_mode_by_root
-from countveil.kernels.noise.bessel import bessel, bessel_mode, draw_count_by_bessel
-from countveil.kernels.noise.geometric import (
+from countveil.kernels.given_release.bessel import bessel, bessel_mode, draw_count_by_bessel
+from countveil.kernels.given_release.geometric import (
     count_mode,
     draw_count,
     draw_count_at,
@@ -31,13 +29,15 @@ from countveil.kernels.noise.geometric import (
     log_marginal,
     log_marginal_clamped,
 )
-from countveil.kernels.noise.repeated import (
+from countveil.kernels.given_release.repeated import (
     draw_count_repeated,
     log_marginal_repeated,
     repeated_log_ratio,
     repeated_mode,
     sum_from_mode,
 )
+from countveil.kernels.law_shape import draw_law_shape, log_density_of_shape
+from countveil.kernels.log_scale import draw_log_scale, log_scale_mode_by_root
 from countveil.kernels.normal import normal
 from countveil.kernels.philox import next_word, open_stream
 from countveil.kernels.poisson import few_at, log_factorial_ratio, log_poisson, poisson, poisson_at
@@ -109,7 +109,10 @@ FUNCTIONS = {
     "exp_of": (exp_of, [(-700.0,), (-0.3,), (20.0,)]),
     "poisson_at": (poisson_at, [(0.5, 0.2), (0.1, 0.2), (0.9, 3.0)]),
     "few_at": (few_at, [(0.5, 0.2), (0.1, 0.2), (0.9, 3.0), (0.3, 30.0)]),
-    "few_count_at": (few_count_at, [(0.1, 0.0, 0.2), (0.5, 3.0, 1.5), (0.9, 1.0, 1.9)]),
+    "few_count_at": (
+        few_count_at,
+        [(0.1, 0.0, 0.2, 0.1), (0.5, 3.0, 1.5, 0.1), (0.9, 1.0, 1.9, 0.1), (0.4, 2.0, 4.5, 0.1)],
+    ),
     "count_mode": (count_mode, [(3, 19.0, 2.6), (100, 19.0, 2.6)]),
     "log_marginal": (log_marginal, [(-2, 1.0, 1.0), (3, 2.0, 1.0), (40, 300.0, 0.1), (10**5, 1e5, 1e-3)]),
     "log_marginal_clamped": (log_marginal_clamped, [(0, 1.0, 1.0), (3, 2.0, 1.0)]),
@@ -157,7 +160,7 @@ def array_body(i, weights, keep, other, work, words, more, counts, out):
     out[i, 5] = keep[i, 3]
     fill_first_uniforms(SEED, 0, 0, 4, other[i], keep[i], more[i])
     out[i, 6] = keep[i, 2] + more[i, 3]
-    few_counts_at(keep[i], weights, more[i])
+    few_counts_at(keep[i], weights, more[i], 0.1)
     out[i, 9] = more[i, 0] + more[i, 3]
     stream = fill_exponentials(stream, keep[i], len(weights))
     out[i, 7] = keep[i, 4]

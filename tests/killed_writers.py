@@ -83,7 +83,7 @@ def run_is_right(target):
 
 
 def save_csv(target):
-    write_csv(TABLE, str(target))
+    write_csv(TABLE, str(target), overwrite=True)
 
 
 def csv_is_right(target):

@@ -14,8 +14,8 @@ from compiled_loop import draw_many
 from countveil.distributions import bessel, count_given_release, two_sided_geometric
 from countveil.kernels.binomial import binomial
 from countveil.kernels.gamma import gamma
-from countveil.kernels.noise.bessel import bessel as draw_bessel
-from countveil.kernels.noise.bessel import draw_count_by_bessel
+from countveil.kernels.given_release.bessel import bessel as draw_bessel
+from countveil.kernels.given_release.bessel import draw_count_by_bessel
 from countveil.kernels.philox import open_stream
 from countveil.privacy import Guarantee
 from goodness_of_fit import SEED, discrete_pvalue, fits, rejects

@@ -73,3 +73,28 @@ def test_the_oldest_constraints_are_the_promised_floors():
     assert {r.name: Version(s.version) for r in promised for s in r.specifier if s.operator == ">="} == {
         r.name: Version(s.version) for r in tried for s in r.specifier
     }
+
+
+def test_pictures_and_diagnostics_take_no_settings_from_the_working_folder(tmp_path):
+    """Some versions of matplotlib run what stands there as code, and of a pipe arviz would wait for ever."""
+    (tmp_path / "matplotlibrc").write_text("lines.linewidth: 77\n")
+    (tmp_path / "arvizrc").write_text("stats.ci_prob: 0.123\n")
+    shown = "import matplotlib, arviz_base; print(matplotlib.rcParams['lines.linewidth'], arviz_base.rcParams['stats.ci_prob'])"
+    ours = "from countveil.posterior import load_posterior; from countveil.report import plot_topics; "
+    for first, read in (("", True), (ours, False), ("import countveil.studies.experiments.months; ", False)):
+        ran = subprocess.run(
+            [sys.executable, "-c", first + shown], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert (ran.stdout.split() == ["77.0", "0.123"]) == read, ran.stdout
+
+
+def test_numba_takes_no_settings_from_the_working_folder(tmp_path):
+    """They say which files are written and which libraries are loaded, and anybody may have put them there."""
+    pytest.importorskip("yaml")
+    (tmp_path / ".numba_config.yaml").write_text("developer_mode: 1\n")
+    shown = "import numba; print(numba.config.DEVELOPER_MODE); import yaml; print(yaml.__name__)"
+    for first, mode in (("", "1"), ("import countveil.kernels.poisson; ", "0")):
+        ran = subprocess.run(
+            [sys.executable, "-c", first + shown], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert ran.stdout.split() == [mode, "yaml"]

@@ -12,7 +12,8 @@ from countveil.inference.engines.cpu.tokens import Tokens
 from countveil.inference.new_rows import NewRows, RowPrior, _Rows, choices_of, new_row_draws, sweep_new_rows
 from countveil.inference.observed import observe
 from countveil.inference.settings import derived_seed
-from countveil.models.einsum.prior import Prior, PriorRates
+from countveil.models.einsum.inferred import Prior
+from countveil.models.einsum.prior import PriorRates
 from countveil.runtime.workers import Workers
 from countveil.transforming.known_columns import known_columns
 from goodness_of_fit import FALSE_ALARM, SEED, fits, rejects
@@ -329,7 +330,7 @@ BAD = [
     (
         (PLAIN,),
         {"labels": (None, ACTORS[OLD][::-1])},
-        "data: expected the columns in the order in which they",
+        "data: expected the labels of the columns that were fitted, got them in another order",
     ),
     (
         (
@@ -337,7 +338,7 @@ BAD = [
             cv.PrivateCounts(PLAIN, alpha=0.1, labels=(["a", "c"], None)),
         ),
         {},
-        r"received: expected the labels of the rows, got 'c' in place of 'b' \(row 1\)",
+        r"received: expected the labels of the rows of data, got 'c' in place of 'b' \(place 1\)",
     ),
     (
         (PLAIN, cv.PrivateCounts(PLAIN, alpha=0.1, labels=(None, ACTORS[3:]))),
@@ -352,3 +353,27 @@ BAD = [
 def test_bad_input(network, data, options, message):
     with pytest.raises(ValueError, match=message):
         cv.transform(network, *data, progress=False, **options)
+
+
+def test_what_an_actor_receives_that_nobody_saw_has_its_law():
+    """It is not 1: intervals of shares would be far too narrow."""
+    data = [noisy(np.random.default_rng(SEED), np.full((200, 3), 2), 1.0)]
+    views, n_draws = [NewRows(data[0], lambda c, d: SENT)], 200
+    prior = RowPrior(PRIOR.shape, lambda c, d: np.full(2, PRIOR.shape / PRIOR.rate))
+    _, found = new_row_draws(
+        prior, views, (1, n_draws), sweeps=1, burn_in=1, seed=SEED, threads=1, unseen_shape=lambda c, d: 0.7
+    )
+    for draws in (found.ravel(), found[:, :, 0].ravel()):
+        assert fits(stats.kstest(draws, stats.gamma(0.7, scale=1 / 0.7).cdf).pvalue)
+    assert rejects(stats.kstest(found.ravel(), stats.gamma(0.77, scale=1 / 0.77).cdf).pvalue)
+    assert len(np.unique(found)) > 0.99 * found.size
+
+
+def test_what_was_received_left_out_is_as_if_all_of_it_were_missing(network):
+    """Bit by bit: the streams are the same."""
+    # With a fixed prior nobody receives by a scale of their own.
+    assert ("receiving_shape" in network.tree["posterior"]) == (network.model.rate is None)
+    sent, _ = new_actors()
+    nothing = np.ma.masked_all(sent.shape, dtype=np.int64)
+    one, other = (cv.transform(network, sent, of, seed=1, progress=False) for of in (None, nothing))
+    assert one.equals(other)

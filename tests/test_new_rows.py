@@ -6,7 +6,7 @@ from arviz_stats.base import array_stats
 
 import countveil as cv
 from countveil.inference.new_rows import NewRows, new_row_draws
-from countveil.models.einsum.prior import Prior
+from countveil.models.einsum.inferred import Prior
 from countveil.transforming.known_columns import known_columns
 from goodness_of_fit import SEED
 from test_new_actors import quadrature_mean

@@ -33,7 +33,7 @@ from countveil.runtime.compilation_news import CompilationNews
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
     from countveil.posterior.running_means import ChainMeans
-    from countveil.posterior.runs.growing_store import GrowingStore
+    from countveil.posterior.runs.zarr_store import ZarrStore
     from countveil.posterior.shared import SharedPosterior
 
 
@@ -124,7 +124,7 @@ def run_in_memory(problem: Problem, settings: Settings, watching: Watching) -> P
 
 
 def run_on_disk(
-    store: GrowingStore, problem: Problem, watching: Watching, before: Mapping[str, np.ndarray] | None = None
+    store: ZarrStore, problem: Problem, watching: Watching, before: Mapping[str, np.ndarray] | None = None
 ) -> Posterior | SharedPosterior:
     """The chains of a store, to their end, or to a signal that stops them."""
     rule = watching.rule(store.settings, store.chains, before)
@@ -212,7 +212,7 @@ def _posterior_of(draws: Draws, problem: Problem) -> Posterior | SharedPosterior
     )
 
 
-def _posterior_on_disk(store: GrowingStore, problem: Problem) -> Posterior | SharedPosterior:
+def _posterior_on_disk(store: ZarrStore, problem: Problem) -> Posterior | SharedPosterior:
     """The posterior of a run that was just written; its draws stay where they are until somebody asks for them."""
     from countveil.posterior.load import views_of
     from countveil.posterior.posterior import Posterior

@@ -20,7 +20,7 @@ from countveil.chains_to_posterior import (
 )
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.engines.engine import may_stay_unread, resolved
-from countveil.inference.fighting_prior import warn_of_a_prior_that_fights
+from countveil.inference.first_look import warn_of_a_prior_that_fights, warn_of_pairs_on_the_other_side
 from countveil.inference.problem import make_problem
 from countveil.inference.progress import Progress
 from countveil.inference.settings import Ray, Settings, check_seconds, check_settings
@@ -205,7 +205,7 @@ def fit(
     if chain is not None:
         chain = _check_chain(chain, settings, seed, store, until)
     if store is not None:
-        from countveil.posterior.runs.growing_store import check_new
+        from countveil.posterior.runs.zarr_store import check_new
 
         store = check_new(store)
     source = _release_at(data, model, settings, scratch)
@@ -216,12 +216,13 @@ def fit(
         settings = with_room(settings, problem)
     if not problem.is_unread:  # else shards add up what is told
         warn_of_a_prior_that_fights(problem)
+        warn_of_pairs_on_the_other_side(problem)
     if store is not None:
-        from countveil.posterior.runs.growing_store import GrowingStore
+        from countveil.posterior.runs.zarr_store import ZarrStore
 
         numbers = range(settings.chains) if chain is None else [chain]
         new, running = partial(without_draws, problem, settings, numbers), running_means(problem, settings)
-        grown = GrowingStore(Path(store), settings, numbers, seconds, new, running=running)
+        grown = ZarrStore(Path(store), settings, numbers, seconds, new, running=running)
         return run_on_disk(grown, problem, watching)
     return run_in_memory(problem, settings, watching)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from countveil.counts import PrivateCounts, privatize
-from countveil.counts.foreign import holds_labels
+from countveil.counts.foreign import holds_labels, refuse_labels
 from countveil.counts.inputs.arrays import holds_masked, sparse_rows
-from countveil.counts.inputs.tables import as_table, check_named
+from countveil.counts.inputs.frames import as_table
+from countveil.counts.inputs.labels import expect_labels, shares_labels
+from countveil.counts.inputs.labels_of_tables import check_named, check_totals
+from countveil.counts.inputs.spellings import label_text
 from countveil.fitting import fit
 from countveil.models import TopicModel
 from countveil.transforming import transform
@@ -178,15 +182,25 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
             if table.was_index:
                 raise ValueError("X: expected columns of counts alone, got one that was an index of pandas")
-        if isinstance(X, list | tuple) and holds_labels(X):  # scikit-learn compares the names of one table
+            if self.epsilon is not None:
+                self._check_labels([() if table.row_labels is None else table.row_labels, table.names])
+        elif isinstance(X, list | tuple) and holds_labels(X):
             raise TypeError(
                 "X: expected lists of numbers, got a list of Series or tables, whose labels would be lost; "
                 "pandas.DataFrame(...) makes a table of Series"
             )
+        else:
+            refuse_labels(X, "X")
         if sparse.issparse(X) and X.ndim == 2 and X.dtype.kind in "iubf" and 0 not in X.shape:
             # scikit-learn would add entries given twice in a type that wraps around, or rounds.
             X = sparse_rows(X, "X")
         X = self._validated(X, reset)
+        # scikit-learn compares names of columns that are text, and no others.
+        names = None if table is None else [label_text(name) or str(name) for name in table.names]
+        if reset:
+            self._columns = names
+        known, message = getattr(self, "_columns", None), "X: expected the columns that were fitted"
+        expect_labels(known, names, message, numbers_are_names=False)
         values = X.data if sparse.issparse(X) else X
         if values.dtype.kind not in "iub" and not np.array_equal(values, np.floor(values)):
             raise ValueError("X: expected whole numbers, got fractions")
@@ -199,6 +213,18 @@ class PrivateTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if self.epsilon is not None:
             return privatize(X, epsilon=self.epsilon, precision=self.precision)
         return X if self.alpha is None else PrivateCounts(X, alpha=self.alpha)
+
+    def _check_labels(self, labels: Sequence[Any]) -> None:
+        """What ``privatize`` would refuse of a table: here it gets an array."""
+        names = [np.array([label_text(one) or "" for one in each], dtype=object) for each in labels]
+        check_totals(names, ("X", "X"))
+        several = any(
+            isinstance(one, Iterable) and not isinstance(one, str) for one in (self.epsilon, self.precision)
+        )
+        if several and shares_labels(names):
+            raise ValueError(
+                "epsilon: expected one value for a network, got a list: a pair's count belongs to two people"
+            )
 
     def _validated(self, X: Any, reset: bool) -> Any:
         """What scikit-learn makes of X. Its errors may quote X: of true counts only the kind of fault is told."""

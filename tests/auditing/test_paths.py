@@ -11,9 +11,11 @@ from countveil.counts.guarantees import RowGuarantees
 from countveil.counts.inputs.graphs import GraphCounts
 from countveil.privacy import Guarantee, add_noise
 
+GIVEN = []
 PRIVATIZE = importlib.import_module("countveil.counts.privatize")  # the module: the package has the function
 GRAPHS = {"a directed graph", "an undirected graph"}
-FORMS = {"an array of three axes", "a sparse matrix", "a file"} | GRAPHS
+TABLES = {"a wide table", "a long table"}
+FORMS = {"an array of three axes", "a sparse matrix", "a file"} | TABLES | GRAPHS
 
 
 def failed(size=25_000):
@@ -25,6 +27,25 @@ def failed(size=25_000):
 def test_a_right_installation_passes():
     assert failed() == set()
     assert failed(500) == set()
+
+
+def test_noise_that_hides_everything_is_no_reason_to_warn():
+    """As ``privatize`` does of such releases, which an audit makes on purpose: warnings are errors here."""
+    assert all(check.passed for check in check_paths([Guarantee("1e-12")], 2000))
+
+
+def test_noise_that_tells_of_the_cell_beside_is_found(monkeypatch):
+    """By its sign; by its own count it is right."""
+    right = RowGuarantees.add_noise
+
+    def broken(self, counts, start):
+        noise = right(self, np.zeros_like(counts), start)
+        beside = np.roll(counts, 1, axis=1)
+        sign = np.where(beside >= 10, np.where(beside % 2 == 1, 1, -1), np.sign(noise))
+        return counts + np.abs(noise) * sign
+
+    monkeypatch.setattr(RowGuarantees, "add_noise", broken)
+    assert failed() == FORMS
 
 
 @pytest.mark.parametrize(
@@ -58,6 +79,137 @@ def test_the_level_of_the_next_row_is_caught(monkeypatch):
 
     monkeypatch.setattr(RowGuarantees, "add_noise", turned)
     assert failed() == FORMS - GRAPHS  # whose rows share one level
+
+
+def test_noise_that_follows_bits_of_ordinary_counts_is_caught(monkeypatch):
+    """In the mean over all counts it is right, and ``add_noise`` itself is."""
+    right = RowGuarantees.add_noise
+
+    def by_parity(self, counts, start):
+        noise = right(self, np.zeros_like(counts), start)
+        sign = np.where(counts >= 10, np.where(counts % 2 == 1, 1, -1), np.sign(noise))
+        return counts + np.abs(noise) * sign
+
+    monkeypatch.setattr(RowGuarantees, "add_noise", by_parity)
+    assert failed() == FORMS
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """As at the usual size of an audit: an array does not fit into one block of rows."""
+    monkeypatch.setattr("countveil.counts.cells.layout.CELLS_PER_BLOCK", 10_000)
+
+
+def test_levels_of_the_first_block_in_all_are_caught(small_blocks, monkeypatch):
+    original = RowGuarantees.add_noise
+    monkeypatch.setattr(RowGuarantees, "add_noise", lambda self, counts, _: original(self, counts, 0))
+    assert failed() == FORMS - GRAPHS
+
+
+def test_noise_of_the_first_block_in_all_is_caught(small_blocks, monkeypatch):
+    original = PRIVATIZE._noisy
+
+    def noisy(given, promise):
+        noise = None
+        for block in original(given, promise):
+            true = given.counts.rows(block.start, block.start + len(block.values))
+            noise = block.values - true if noise is None else noise
+            n = min(len(true), len(noise))
+            block.values[:n] = true[:n] + noise[:n]
+            yield block
+
+    monkeypatch.setattr(PRIVATIZE, "_noisy", noisy)
+    assert failed() == FORMS
+
+
+def test_later_blocks_without_noise_are_caught(small_blocks, monkeypatch):
+    original = PRIVATIZE._noisy
+
+    def noisy(given, promise):
+        for block in original(given, promise):
+            if block.start:
+                block.values[:] = given.counts.rows(block.start, block.start + len(block.values))
+            yield block
+
+    monkeypatch.setattr(PRIVATIZE, "_noisy", noisy)
+    assert failed() == FORMS
+
+
+def test_noise_of_an_earlier_release_is_caught(monkeypatch):
+    kept = {}
+
+    def remembered(counts, guarantee):
+        key = counts.shape, guarantee
+        if key not in kept:
+            kept[key] = add_noise(np.zeros(counts.shape, dtype=np.int64), guarantee)
+        return counts + kept[key]
+
+    monkeypatch.setattr("countveil.counts.guarantees.add_noise", remembered)
+    assert failed() == FORMS
+
+
+@pytest.mark.parametrize(
+    "spared", [lambda true: true >= 0, lambda true: true == 0, lambda true: true > 2**37]
+)
+def test_counts_that_are_raw_where_negative_values_are_dropped_are_caught(spared, monkeypatch):
+    original = PRIVATIZE.clamp
+
+    def clamped(blocks, *more, **options):
+        if options.get("keep_negative"):
+            return original(blocks, *more, **options)
+        return original(map(without_noise, blocks), *more, **options)
+
+    def without_noise(block):
+        true = GIVEN[-1].counts.rows(block.start, block.start + len(block.values))
+        return block._replace(values=np.where(spared(true), true, block.values))
+
+    noisy = PRIVATIZE._noisy
+
+    def seen(given, promise):
+        GIVEN.append(given)
+        return noisy(given, promise)
+
+    monkeypatch.setattr(PRIVATIZE, "_noisy", seen)
+    monkeypatch.setattr(PRIVATIZE, "clamp", clamped)
+    assert failed() >= FORMS - GRAPHS - {"a file"}
+
+
+def test_another_rate_for_a_person_is_caught(monkeypatch):
+    def other(counts, guarantee):
+        faster = (
+            Guarantee(guarantee.epsilon * 50, guarantee.precision)
+            if guarantee.unit == "person"
+            else guarantee
+        )
+        return add_noise(counts, faster)
+
+    monkeypatch.setattr("countveil.counts.guarantees.add_noise", other)
+    assert failed() == FORMS
+
+
+def test_levels_in_the_order_of_sorted_labels_are_caught(monkeypatch):
+    original = PRIVATIZE._noisy
+
+    def noisy(given, promise):
+        names = given.labels[0]
+        if names is not None and promise.rows is not None:
+            rows = tuple(promise.rows[place] for place in np.argsort(names))
+            promise = promise._replace(rows=rows)
+        return original(given, promise)
+
+    monkeypatch.setattr(PRIVATIZE, "_noisy", noisy)
+    assert failed() == TABLES
+
+
+def test_rows_without_a_count_that_get_no_noise_are_caught(monkeypatch):
+    original = RowGuarantees.add_noise
+
+    def noisy(self, counts, start):
+        empty = ~counts.reshape(len(counts), -1).any(axis=1)
+        return np.where(empty.reshape(-1, *[1] * (counts.ndim - 1)), 0, original(self, counts, start))
+
+    monkeypatch.setattr(RowGuarantees, "add_noise", noisy)
+    assert failed() == FORMS
 
 
 def test_a_graph_that_spares_pairs_without_an_edge_is_caught(monkeypatch):

@@ -6,9 +6,11 @@ from scipy import stats
 
 from auditing.zoo import geometric
 from countveil.auditing import audit
-from countveil.auditing.calls import bits_found
+from countveil.auditing.calls import bits_found, check_calls
 from countveil.auditing.check import FALSE_ALARM, POWER, excess_pvalue, least_excess
 from countveil.auditing.law import OFF, fit_pvalue, smallest_error
+from countveil.auditing.paths import STRONG as PATHS_STRONG
+from countveil.auditing.paths import clamped_pvalues, one_clamped_in
 from countveil.auditing.strong_noise import STRONG, copied_pvalue, one_in, raw_pvalue
 from countveil.privacy import Guarantee
 from goodness_of_fit import SEED, fits, rejects
@@ -31,6 +33,34 @@ def test_the_share_of_raw_cells_that_is_named_is_found():
             found.append(raw_pvalue(noise, STRONG.rho) <= FALSE_ALARM)
     found_with_power(alarms)
     assert rejects(stats.binomtest(int(np.sum(half)), len(half), POWER, alternative="less").pvalue)
+
+
+def test_the_share_of_raw_zeros_that_is_named_is_found():
+    """Of a release without negative values: half of the noisy ones are 0, too."""
+    rng, tests = np.random.default_rng([SEED, 6]), 30
+    counts = np.zeros(SIZE, dtype=np.int64)
+    alarms, half = [], []
+    for found, share in ((alarms, 1.0), (half, 0.5)):
+        for _ in range(200):
+            noise = geometric(rng, PATHS_STRONG.rho, SIZE)
+            noise[rng.random(SIZE) < share / one_clamped_in(SIZE, tests)] = 0
+            pvalue = clamped_pvalues(np.maximum(noise, 0), counts)[0]
+            found.append(pvalue * tests <= FALSE_ALARM)
+    found_with_power(alarms)
+    assert rejects(stats.binomtest(int(np.sum(half)), len(half), POWER, alternative="less").pvalue)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_bits_of_a_seed_are_found_in_either_order(order):
+    """Of calls as the audit makes them, in every shape."""
+    calls, rng = 200, np.random.default_rng([SEED, 7])
+    states = round(2 ** bits_found(calls))
+
+    def seeded(counts, guarantee):
+        own = np.random.default_rng(int(rng.integers(states)))
+        return counts + geometric(own, guarantee.rho, counts.size).reshape(counts.shape, order=order)
+
+    found_with_power([not check_calls(seeded, calls)[0].passed for _ in range(100)])
 
 
 def test_the_share_of_copies_that_is_named_is_found():

@@ -10,6 +10,7 @@ from countveil.auditing import audit
 from countveil.auditing.calls import check_calls
 from countveil.auditing.strong_noise import check_strong_noise
 from countveil.privacy import Guarantee, add_noise
+from goodness_of_fit import SEED
 
 ONE = Guarantee(1)
 
@@ -36,6 +37,7 @@ ZOO = {
     "sign by parity": (zoo.sign_by_parity, LAW, FEW),
     "sign by the second bit": (zoo.sign_by_a_bit(1, 0), LAW, FEW),
     "sign by the fourth bit": (zoo.sign_by_a_bit(3, 0), LAW, FEW),
+    "sign by the fourth bit of large counts": (zoo.sign_by_a_bit(3, 0, 2**20, 2**63), LAW, FEW),
     "sign by the second bit of the next count": (zoo.sign_by_a_bit(1, 1), OTHERS, FEW),
     "uniforms of 24 bits": (zoo.from_few_uniforms(24), TWICE, MORE),
     "zeros spared": (zoo.spared(lambda counts: counts == 0), RAW, FEW),
@@ -55,6 +57,8 @@ ZOO = {
     "sign by the next count": (zoo.sign_by_the_next_count, OTHERS, FEW),
     "size by the count above": (zoo.size_by_the_count_above, OTHERS, FEW),
     "sign by the call before": (zoo.SignByTheCallBefore(), OTHERS, FEW),
+    "sign by the count before in a matrix": (zoo.sign_by_the_count_before_in_a_matrix, OTHERS, FEW),
+    "sign by the matrix before": (zoo.SignByTheMatrixBefore(), OTHERS, FEW),
     "one value for a matrix": (zoo.one_value_for_a_matrix, TWICE, FEW),
     "one value for a row": (zoo.one_value_for_a_row, TWICE, FEW),
     "neighbours share": (zoo.neighbours_share, "neighbouring cells", FEW),
@@ -67,6 +71,12 @@ ZOO = {
     "16 bits of seed": (zoo.seed_of(16), "noise of whole calls", FEW),
     "24 bits of seed": (zoo.seed_of(24), "noise of whole calls", 1_200_000),
     "16 bits of seed for a row": (zoo.seed_for_every_row, "noise of whole rows of a matrix", FEW),
+    "12 bits of seed for a large call": (zoo.seed_of_large_calls, "noise of whole calls", MORE),
+    "16 bits of seed for a long row": (
+        zoo.seed_for_every_long_row,
+        "noise of whole rows of a matrix",
+        FEW,
+    ),
     "parity kept where noise is strong": (zoo.parity_kept_where_strong, "remainders of strong noise", FEW),
     "low bytes kept where noise is strong": (
         zoo.low_byte_kept_where_strong,
@@ -108,6 +118,36 @@ def test_arrays_of_one_kind_left_raw_are_found(spares):
     checks = check_strong_noise(zoo.raw_where(spares), FEW, any_type=True)
     assert {check.name for check in checks if not check.passed} >= {RAW}
     assert all(check.passed for check in check_strong_noise(add_noise, FEW, any_type=True))
+
+
+@pytest.mark.parametrize("kind", ["int32", "bool"])
+def test_some_cells_of_one_type_left_raw_are_found(kind):
+    size = 250_000  # a tenth of the usual audit
+    some = zoo.spared(lambda counts: (counts.dtype == kind) & zoo.one_in(500)(counts))
+    checks = check_strong_noise(some, size, any_type=True)
+    assert RAW in {check.name for check in checks if not check.passed}
+    assert "of one type alone, one in 1,2" in str(checks[0])
+
+
+@pytest.mark.parametrize("fault", ["sign", "rate", "seed"])
+def test_noise_that_is_wrong_for_other_types_is_found(fault):
+    def broken(counts, guarantee):
+        if counts.dtype == np.int64:
+            return add_noise(counts, guarantee)
+        rng = np.random.default_rng(
+            int(rng_of_all.integers(2**16)) if fault == "seed" else rng_of_all.integers(2**63)
+        )
+        rate = 1.1 if fault == "rate" and counts.dtype == np.int32 else 1.0
+        noise = zoo.geometric(rng, guarantee.rho * rate, counts.shape)
+        whole = counts.astype(np.int64)
+        if fault == "sign":
+            noise = np.where((whole >= 10) & (whole < 100), np.where(whole % 2, 1, -1) * abs(noise), noise)
+        return whole + noise
+
+    rng_of_all = np.random.default_rng([SEED, 8])
+    checks = check_strong_noise(broken, 2_500_000, any_type=True) + check_calls(broken, 2000, any_type=True)
+    wrong = {check.name for check in checks if not check.passed}
+    assert ("noise of whole calls" if fault == "seed" else "law of strong noise") in wrong
 
 
 @pytest.mark.long

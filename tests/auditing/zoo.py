@@ -65,13 +65,13 @@ def in_fortran_order(counts):
     return np.full(counts.shape, counts.ndim > 1 and flags.f_contiguous and not flags.c_contiguous)
 
 
-def sign_by_a_bit(bit, step):
+def sign_by_a_bit(bit, step, least=102, most=998):
     """Of an ordinary count itself (step 0), or of the one that is ``step`` cells on."""
 
     def mechanism(counts, guarantee):
         noise, told = right(counts, guarantee), np.roll(counts.ravel(), -step).reshape(counts.shape)
         signed = np.abs(noise) * (2 * (told >> bit & 1) - 1)
-        return counts + np.where((told >= 102) & (told < 998), signed, noise)
+        return counts + np.where((told >= least) & (told < most), signed, noise)
 
     return mechanism
 
@@ -310,3 +310,25 @@ def squares_mirrored(counts, guarantee):
         noise = released - counts.astype(np.int64)
         released = counts.astype(np.int64) + np.triu(noise) + np.triu(noise, 1).T
     return released
+
+
+def seed_of_large_calls(counts, guarantee):
+    """12 bits of seed where there are many cells."""
+    return add_noise(counts, guarantee) if counts.size < 1000 else seed_of(12)(counts, guarantee)
+
+
+def seed_for_every_long_row(counts, guarantee):
+    return add_noise(counts, guarantee) if counts.shape[-1] < 13 else seed_for_every_row(counts, guarantee)
+
+
+def sign_by_the_count_before_in_a_matrix(counts, guarantee):
+    if counts.ndim != 2 or not varies(counts):
+        return add_noise(counts, guarantee)
+    return signed(counts, guarantee, np.roll(counts, 1, axis=1) > 0)
+
+
+class SignByTheMatrixBefore(SignByTheCallBefore):
+    """Positive where the matrix before had a 0."""
+
+    def __call__(self, counts, guarantee):
+        return super().__call__(counts, guarantee) if counts.ndim == 2 else add_noise(counts, guarantee)

@@ -52,7 +52,7 @@ def test_privatize(letters, capsys):
 
 
 def test_other_files_and_options(letters, capsys):
-    io.mmwrite(letters / "m.mtx", sparse.coo_array(np.eye(3, dtype=int)))
+    io.mmwrite(letters / "m.mtx", sparse.coo_array(np.eye(3, dtype=int)), symmetry="general")
     release = str(letters / "r")
     assert main(["privatize", str(letters / "m.mtx"), "-o", release, "--epsilon", "1/3", "--explain"]) == 0
     assert load_release(release).guarantee == Guarantee("1/3")
@@ -121,7 +121,8 @@ def test_audit(capsys, monkeypatch):
     assert main(["audit", "--samples", "50000"]) == 0
     told = capsys.readouterr().out
     assert "Verdict: passed" in told
-    assert "none of 1,000 repeats another; finds a seed of 16 bits for each of them" in told
+    assert "none of 1,000 repeats another, none of 100 large repeats another" in told
+    assert "; finds a seed of 16 bits for each of them, a seed of 10 bits for large ones" in told
     assert "without noise: none (p-value 1); finds one cell in " in told
     assert "50,000 noisy counts per check, " in told.splitlines()[-1]
     assert main(["audit", "--samples", "50000", "--epsilon", "1/2", "--precision", "3"]) == 0

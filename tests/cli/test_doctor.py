@@ -60,7 +60,7 @@ def test_bad_noise_is_a_fault(monkeypatch):
 
 @pytest.mark.parametrize("source", [bytes, lambda n: bytes(range(n))], ids=["dead", "the same again"])
 def test_a_bad_source_is_a_fault(quick, source, monkeypatch, capsys):
-    monkeypatch.setattr(privacy.source, "system_bits", source)
+    monkeypatch.setattr(privacy.random_source, "system_bits", source)
     code, text = told(capsys)
     assert code == 1
     assert "  FAULT: bits: expected fresh ones from the system, got a dead source" in text

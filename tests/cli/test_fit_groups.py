@@ -40,6 +40,16 @@ def test_by_label(release, tmp_path, capsys):
     assert groups.codes.tolist() == [-1, *[1] * 5, *[0] * 6]
 
 
+def test_by_labels_without_a_name(release, tmp_path):
+    """As R writes a table with row names: its first line has a name less than the others have values."""
+    lines = [f'"{name}","{"red" if i < 6 else "blue"}"' for i, name in enumerate(NAMES)]
+    (tmp_path / "r.csv").write_text("\n".join(['"team"', *lines[::-1]]) + "\n")
+    code, run = fit(release, tmp_path, f"{tmp_path}/r.csv:team")
+    assert code == 0
+    groups = cv.load_posterior(run).model.groups
+    assert [groups.names[code] for code in groups.codes] == ["red"] * 6 + ["blue"] * 6
+
+
 def test_in_order(release, tmp_path):
     code, run = fit(release, tmp_path, f"{tmp_path}/order.csv:office")
     assert code == 0
@@ -57,13 +67,22 @@ def test_in_order(release, tmp_path):
             "expected the labels of the rows in the first column of turned.csv, got 'year' there",
         ),
         ("twice.csv:year", "--groups: expected every row once in the column 'letter', got 'a' again"),
+        ("longer.csv:year", "--groups: expected as many names in the first line of longer.csv as columns"),
+        (
+            "comma.csv:year",
+            "--groups: expected as many names in the first line of comma.csv as there are fields",
+        ),
+        ("empty.csv:year", "groups: expected"),
         ("few.csv:year", "groups: expected a group, or None, for every row, got nothing for 'letter 1'"),
     ],
 )
 def test_what_is_refused(release, tmp_path, capsys, monkeypatch, groups, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "twice.csv").write_text("letter,year\na,1\na,2\n")
+    (tmp_path / "comma.csv").write_text("letter,year\n" + "".join(f"{name},1,\n" for name in NAMES))
+    (tmp_path / "empty.csv").write_text("year\n" + "1\n\n" * len(NAMES))  # an empty line is no group
     (tmp_path / "few.csv").write_text("letter,year\nletter 0,1\n")
+    (tmp_path / "longer.csv").write_text("year\na,1,2\nb,2,3\n")
     (tmp_path / "turned.csv").write_text("year,letter\n" + "".join(f"1,{name}\n" for name in NAMES))
     code, run = fit(release, tmp_path, groups)
     assert code == 2

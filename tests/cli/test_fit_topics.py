@@ -85,6 +85,22 @@ def test_tables_are_compressed_by_their_name_and_follow_links(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have names")
+def test_a_table_does_not_replace_what_came_while_it_was_written(tmp_path):
+    target = tmp_path / "out.csv"
+
+    def more():
+        target.write_text("my only copy")
+        yield TABLE
+
+    older = check_free(TABLE, str(target), overwrite=False)
+    with pytest.raises(FileExistsError, match="expected a new name"):
+        write_table(TABLE, str(target), more(), overwrite=older)
+    assert target.read_text() == "my only copy"
+    assert check_free(TABLE, str(target), overwrite=True)
+    write_table(TABLE, str(target), overwrite=True)
+    assert check_free(TABLE, str(target), overwrite=False), "an older table"
+
+
 def test_a_table_goes_into_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with ThreadPoolExecutor() as readers:

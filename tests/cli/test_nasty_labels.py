@@ -12,6 +12,8 @@ import xarray as xr
 
 import countveil as cv
 from countveil.cli import main
+from countveil.cli.options import read_label_file
+from countveil.cli.tables import write_table
 from countveil.counts.files.header import metadata_header, sign_header
 from countveil.posterior.runs.schema import OPENING, checksum
 
@@ -56,6 +58,11 @@ def test_topics_are_shown_safely(tmp_path, capsys):
         assert all(word in out for word in SHOWN)
         assert len([line for line in out.split("\n") if "agreement" in line or "%" in line]) == 3
     assert r"rate[@sum(1), \x1b[2Jclear]" in fitted.out  # of the table of diagnostics
+    summary = cv.load_posterior(run).summary()
+    assert is_safe(str(summary))
+    assert is_safe(summary._repr_html_())
+    assert r"rate[@sum(1), \x1b[2Jclear]" in str(summary)
+    assert "rate[@sum(1), \x1b[2Jclear]" in summary.index  # which is for programs
     assert "\x1b" not in told.err + fitted.err.replace("\x1b[A", "")  # tqdm moves the cursor up between bars
 
 
@@ -75,6 +82,52 @@ def test_the_method_that_a_strangers_run_names_is_shown_safely(tmp_path, capsys)
         told = capsys.readouterr().out
         assert is_safe(told)
         assert r"method exact\x1b[2J\u202e" in told
+
+
+def test_a_label_never_makes_two_lines(tmp_path):
+    names = ["ann", "x\rann", "a\r=1+1", "b\nc", "d\r\ne", 'f"g', "h,i"]
+    write_table(pd.DataFrame({"who": names, "mean": 0.5}), str(tmp_path / "t.csv"))
+    with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as lines:
+        found = list(csv.reader(lines))
+    assert len(found) == 1 + len(names)
+    assert len(pd.read_csv(tmp_path / "t.csv")) == len(names)
+    assert [row[1] for row in found[1:]] == ["0.5"] * len(names)
+
+
+@pytest.mark.parametrize("option", ["--rows", "--columns"])
+def test_the_counts_are_no_file_of_labels(option, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("letters.csv").write_text("letter,tea,sea\nann,40961,3\nbo,5,77773\n")
+    Path("words.txt").write_text("tea\nsea\n")
+    Path("link").symlink_to("letters.csv")
+    for file in ("letters.csv", "./letters.csv", "link"):
+        words = ["privatize", "letters.csv", "--index", "letter", "--epsilon", "1", "-o", "r.parquet"]
+        labels = {"--rows": "words.txt", "--columns": "words.txt"} | {option: file}
+        assert main([*words, *(word for both in labels.items() for word in both)]) == 2
+        assert (
+            f"{option}: expected a file of labels, one per line, got the file of counts"
+            in capsys.readouterr().err
+        )
+        assert not Path("r.parquet").exists()
+
+
+def test_labels_that_r_quotes(tmp_path):
+    file = tmp_path / "words.txt"
+    file.write_text('"tea"\n"say ""sea"""\n"a, b"\n')
+    assert read_label_file(str(file)) == ["tea", 'say "sea"', "a, b"]
+    file.write_text('"tea\nsea"\n')
+    assert read_label_file(str(file)) == ['"tea', 'sea"']
+    file.write_text('"Smith, J"\nbo\n"the ""boss"""\n')  # as pandas and spreadsheets quote
+    assert read_label_file(str(file)) == ["Smith, J", "bo", 'the "boss"']
+    file.write_text('"tea"\nsea\n')  # which none of them writes
+    assert read_label_file(str(file)) == ['"tea"', "sea"]
+    with file.open("wb") as hole:
+        hole.truncate(2**28)
+    with pytest.raises(ValueError, match=r"expected labels as UTF-8 text, got something else"):
+        read_label_file(str(file))
+    file.write_text('"1","tea"\n"2","sea"\n')
+    with pytest.raises(ValueError, match=r"expected one label per line, got several quoted fields"):
+        read_label_file(str(file))
 
 
 def test_tables_hold_no_formula(tmp_path, capsys):

@@ -126,6 +126,7 @@ def test_a_run_that_ended_at_its_precision_is_complete(tmp_path, capsys):
     assert "NOT COMPLETE" not in text
 
 
+@pytest.mark.long
 def test_an_unfinished_run_is_told_in_a_line(unfinished, tmp_path):
     words = ["plot", str(unfinished), "traces", "-o", str(tmp_path / "traces.png")]
     done = subprocess.run([sys.executable, "-m", "countveil", *words], capture_output=True, text=True)

@@ -71,6 +71,7 @@ def sweep_of(run):
     return None if found is None else found.sweep
 
 
+@pytest.mark.long
 def test_usr1_is_a_checkpoint_and_term_the_end(started, capsys):
     process, run = started()
     assert sweep_of(run) is None

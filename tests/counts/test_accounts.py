@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import countveil as cv
 from counts.conftest import spent
 from countveil.counts.ledger import accounts
 from countveil.counts.ledger.ledger import Charge, Ledger
@@ -226,3 +227,22 @@ def test_many_releases_of_different_rows_take_no_more_room_than_their_rows():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10 * 8 * 500 * 100
+
+
+def test_slopes_of_thousands_of_digits_are_refused_at_once():
+    """As somebody may write them who wants a ledger to take hours: a fraction for every row."""
+    rng = np.random.default_rng(SEED)
+    releases = [
+        entry(rng.choice(1200, 1000, replace=False).tolist(), f"1/{10**999 + 2 * i + 1}") for i in range(40)
+    ]
+    with pytest.raises(ValueError, match="the slopes add up to a fraction of thousands of digits"):
+        accounts.spent_by(releases)
+
+
+def test_one_new_name_for_the_release_and_its_ledger_is_refused(tmp_path):
+    for options in ({}, {"overwrite": True}):
+        with pytest.raises(ValueError, match="path: expected another file than those that are read"):
+            cv.privatize_to_file(
+                [[1]], tmp_path / "x", 1, ledger=tmp_path / "x", dataset="letters", **options
+            )
+    assert list(tmp_path.iterdir()) == []

@@ -51,6 +51,7 @@ def decided(release):
     return tuple(getattr(release._contents, field) for field in DECIDED)
 
 
+@pytest.mark.filterwarnings("ignore:counts. nothing but noise")
 @pytest.mark.parametrize("keep_negative", [False, True])
 @pytest.mark.parametrize(
     ("form", "by_row"),

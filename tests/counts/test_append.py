@@ -210,3 +210,33 @@ def test_links_in_a_folder_of_releases_are_not_followed(study, tmp_path, capsys)
     assert main(["stack", str(inbox), "-o", str(tmp_path / "all.parquet")]) == 2
     assert "got a link" in capsys.readouterr().err
     assert not (tmp_path / "all.parquet").exists()
+
+
+@pytest.mark.parametrize(("one", "other"), [((1, 5), (2, 10)), ((0.1, 1), ("0.1", 1))])
+def test_guarantees_of_one_noise_in_different_numbers(one, other, tmp_path):
+    """As by Python, which means a binary fraction, and by the command. Files of both are read, and runs too."""
+    columns = ["tea", "sea"]
+    file = tmp_path / "study.parquet"
+    cv.privatize([[3, 0], [0, 9]], *one, rows=["ann", "bo"], columns=columns).save(file)
+    part = cv.privatize([[1, 2]], *other, rows=["cy"], columns=columns)
+    grown = cv.append_release(file, part)
+    assert (cv.load_release(file), grown.rho.ndim) == (grown, 0)
+    assert [each.rho for each in grown.row_guarantees] == [part.guarantee.rho] * 3
+    more = cv.append_release(file, cv.privatize([[1, 2]], 2, rows=["di"], columns=columns))
+    assert cv.load_release(file) == more
+    cv.fit(cv.TopicModel(1), grown, store=tmp_path / "run.zarr", sweeps=4, thin=1, seed=1, progress=False)
+    assert cv.load_posterior(tmp_path / "run.zarr").true_counts()["mean"].shape == (3, 2)
+
+
+def test_negative_values_do_not_get_lost(tmp_path):
+    options = {"epsilon": "0.1", "columns": [f"word{i}" for i in range(40)]}
+    counts, file = np.zeros((1, 40), int), tmp_path / "study.parquet"
+    kept = cv.privatize(counts, rows=["ann"], keep_negative=True, **options)
+    kept.save(file)
+    with pytest.raises(
+        ValueError, match=r"^parts: expected negative values, which .* has and cannot get again"
+    ):
+        cv.append_release(file, cv.privatize(counts, rows=["bo"], **options))
+    assert np.array_equal(cv.load_release(file).to_dense(), kept.to_dense())
+    grown = cv.append_release(file, cv.privatize(counts, rows=["bo"], keep_negative=True, **options))
+    assert grown.to_dense().min() < 0

@@ -61,6 +61,19 @@ def test_the_total_is_that_of_the_counts():
     assert abs(np.mean(found) - COUNTS.sum()) < 5 * np.std(found) / np.sqrt(300)
 
 
+def test_the_total_is_that_of_the_counts_where_masks_differ():
+    counts = np.zeros((50, 3), int)
+    counts[:, 0] = 100
+    found, rows = [], np.arange(50)[:, None]
+    for i in range(40):
+        first, second, third = (simulate_release(counts, 1, seed=3 * i + j) for j in range(3))
+        both = cv.combine_releases(first, second.hide((rows, [[1, 2]])), third.hide((rows, [[1]])))
+        found.append(both.total())
+    assert abs(np.mean(found) - 5000) < 5 * np.std(found) / np.sqrt(40) < 20
+    nowhere = cv.combine_releases(first.hide(counts == 100), second.hide(counts == 100))
+    assert abs(nowhere.total()) < 100
+
+
 def test_saving_names_the_way(tmp_path):
     both = cv.combine_releases(privatize(COUNTS, 1), privatize(COUNTS, 1))
     with pytest.raises(

@@ -184,7 +184,13 @@ def test_files_that_swell(tmp_path, monkeypatch):
 
 
 @posix
-def test_labels_that_never_end(monkeypatch):
-    monkeypatch.setattr("countveil.cli.options._MOST_LABELS", 1000)
-    with pytest.raises(ValueError, match="/dev/zero: expected at most 1,000 bytes of labels, got more"):
+def test_labels_that_never_end(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="/dev/zero: expected labels as UTF-8 text, got something else"):
         read_label_file("/dev/zero")
+    monkeypatch.setattr("countveil.cli.options._MOST_LABELS", 1000)
+    file = tmp_path / "labels.txt"
+    file.write_text("a\n" * 501)
+    with pytest.raises(ValueError, match="expected at most 1,000 bytes of labels, got more"):
+        read_label_file(str(file))
+    file.write_text("a\n" * 500)
+    assert len(read_label_file(str(file))) == 500

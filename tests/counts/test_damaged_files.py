@@ -131,7 +131,7 @@ BAD_HEADERS = [
     ({"shape": [3, 3]}, "pieces one after the other"),
     ({"shape": [3, 5]}, "checksum"),  # all cells fit, but elsewhere
     ({"axes": ["row"]}, "2 axes"),
-    ({"axes": ["row", "row"]}, "axes"),
+    ({"axes": ["row", "row"]}, "axis names"),
     ({"axes": ["row", "value"]}, "axis names"),
     ({"axes": ["row", 3]}, "axis names"),
     ({"axes": ["row", "other"]}, "expected the columns"),

@@ -47,11 +47,27 @@ def test_the_next_overwriting_removes_what_a_dead_one_left_in_the_folder(many, t
     dead_writer(target)
     dead_writer(tmp_path)
     shutil.copytree(target / "generation-1", target / "generation-7")
-    shutil.copytree(target / "generation-1" / "cells", target / "cells")  # an old form, half removed
     assert load_release(target) == ONE
     OTHER.save(target, overwrite=True)
     assert sorted(p.name for p in target.iterdir()) == ["generation-2", "release.json"]
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
+    assert load_release(target) == OTHER
+
+
+def test_overwriting_removes_no_files_of_others(many, tmp_path):
+    """Not even those that have names of ours, where a release of generations has none."""
+    target = tmp_path / "r"
+    ONE.save(target)
+    own = [
+        "rows.parquet", "columns.parquet", "axis7.parquet", "notes.txt", "cells/part-00000.parquet",
+        "generation-1/notes.txt", "generation-2/backup.txt",
+    ]  # fmt: skip
+    for name in own:
+        (target / name).parent.mkdir(exist_ok=True)
+        (target / name).write_text("mine")
+    OTHER.save(target, overwrite=True)
+    assert [(target / name).read_text() for name in own] == ["mine"] * len(own)
+    assert not (target / "generation-1" / "cells").exists()
     assert load_release(target) == OTHER
 
 

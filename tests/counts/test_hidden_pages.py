@@ -6,9 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from counts.thrift import INT32, INT64, encoded, field, parsed
-from countveil.counts import ReleaseFileError
-from countveil.counts.bounded.pages import check_pages
+from counts.thrift import INT32, INT64, LIST, STRUCT, encoded, field, parsed
+from countveil.counts import ReleaseFileError, load_release, privatize
+from countveil.counts.bounded.pages import check_footer, check_pages
+from countveil.counts.files.release import _is_release_file
 
 N = 2**17  # numbers of 8 bytes, all of them 0, which pack into some hundred bytes
 MOST = 10_000
@@ -98,3 +99,32 @@ def test_a_dictionary_of_entries_that_are_not_there_is_refused(tmp_path):
     path.write_bytes(b"PAR1" + encoded(page) + body + last + len(last).to_bytes(4, "little") + b"PAR1")
     with path.open("rb") as file, pytest.raises(ReleaseFileError, match="entries that are there"):
         check_pages(file, MOST)
+
+
+@pytest.mark.parametrize("deep", [50, 30_000])
+def test_columns_in_columns_are_not_followed(deep, tmp_path, monkeypatch):
+    """Arrow follows them until its stack is full, where it has no limit of its own (before 26)."""
+    groups = [[[3, INT32, 0], [4, 8, b"a"], [5, INT32, 1]] for _ in range(deep)]
+    leaf = [[1, INT32, 2], [3, INT32, 0], [4, 8, b"x"]]
+    root = [[4, 8, b"schema"], [5, INT32, 1]]
+    named = [[1, 8, b"countveil"], [2, 8, b"{}"]]
+    fields = [
+        [1, INT32, 1], [2, LIST, (STRUCT, [root, *groups, leaf])], [3, INT64, 0], [4, LIST, (STRUCT, [])],
+        [5, LIST, (STRUCT, [named])],
+    ]  # fmt: skip
+    footer = encoded(fields)
+    path = tmp_path / "deep.parquet"
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    monkeypatch.setattr(pq, "ParquetFile", None)  # nothing gets there
+    with pytest.raises(ReleaseFileError, match="columns that are not in each other"):
+        load_release(path)
+    with pytest.raises(ValueError, match=r"cannot be read|expected a file"):
+        privatize(path, epsilon=1, rows=["a"], columns=["b"])
+    assert not _is_release_file(path)
+
+
+def test_flat_columns_are_as_deep_as_they_are(tmp_path):
+    nested = pa.table({f"c{i}": pa.array([[[1]]]) for i in range(50)})
+    pq.write_table(nested, tmp_path / "flat.parquet")
+    with (tmp_path / "flat.parquet").open("rb") as file:
+        check_footer(file)

@@ -97,10 +97,11 @@ def test_matrix_market_is_read_as_scipy_reads_it(kind, tmp_path):
         matrix, options["field"] = np.minimum(matrix, 1), "pattern"
     form = matrix if kind == "array" else sparse.coo_array(matrix.astype(float if kind == "real" else int))
     io.mmwrite(tmp_path / "m.mtx", form, comment="a\n\nb", **options)
-    release = privatize(tmp_path / "m.mtx", LOUD)
-    below = kind == "symmetric"  # the half that is the same a second time, and is not released
-    assert release.to_dense(missing=0).tolist() == (np.triu(matrix) if below else matrix).tolist()
-    assert release.n_missing == 3 * below
+    if kind == "symmetric":
+        with pytest.raises(ValueError, match=r"^counts: expected a Matrix Market file of kind general"):
+            privatize(tmp_path / "m.mtx", LOUD)
+    else:
+        assert privatize(tmp_path / "m.mtx", LOUD).to_dense().tolist() == matrix.tolist()
     assert plain_counts(tmp_path / "m.mtx").tolist() == matrix.tolist()  # a fit without noise has both
     read = io.mmread(tmp_path / "m.mtx")
     assert (read if kind == "array" else read.toarray()).tolist() == matrix.tolist()
@@ -172,6 +173,7 @@ def test_public_labels_come_without_the_order_of_events():
     assert release.to_dense().tolist() == [[2, 0], [0, 4]]
 
 
+@pytest.mark.filterwarnings("ignore:counts. nothing but noise")
 @pytest.mark.parametrize(
     ("counts", "options"),
     [

@@ -1,5 +1,6 @@
 """Counts of a table stand under the names that they had there, or go by order because nothing else can be meant."""
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -38,6 +39,8 @@ def test_rows_do_not_go_by_order_where_a_column_may_hold_their_labels(order, tmp
             ValueError, match=r"rows: .* with other columns, of which one may hold them; index="
         ):
             cv.privatize(given, epsilon=LOUD, **DECLARED)
+        with pytest.raises(ValueError, match=r"rows: .* with other columns, of which one may hold them"):
+            cv.privatize(given, epsilon=LOUD, rows=DECLARED["rows"], public_labels=True)
         found = cv.privatize(given, epsilon=LOUD, index="doc", **DECLARED)
         assert found.to_dense().tolist() == [[7, 7], [0, 40], [900, 0]]
         assert cv.privatize(given, epsilon=LOUD, columns=["tea"]).to_dense().tolist() == [[900], [0], [7]]
@@ -175,7 +178,7 @@ def test_own_labels_that_are_times_may_be_repeated():
 def test_labels_do_not_hide_that_new_columns_are_others():
     posterior = cv.fit(cv.TopicModel(1), NAMED, sweeps=8, thin=1, seed=1, progress=False)
     new = pd.DataFrame([[0, 50]], index=["cy"], columns=["gas", "oil"])
-    with pytest.raises(ValueError, match="data: expected the columns in the order in which they were fitted"):
+    with pytest.raises(ValueError, match=r"data: .* columns that were fitted, got them in another order"):
         cv.transform(posterior, new, labels=(["cy"], None), progress=False)
 
 
@@ -202,3 +205,60 @@ def test_a_saved_index_is_no_plain_counts():
     read = read_plain_counts(frame)
     assert [labels.tolist() for labels in read.labels] == [["1001", "1002"], ["tea"]]
     assert read.total() == 3
+
+
+def test_sums_of_others_are_refused(tmp_path):
+    """With them one count moves up to four of the released ones."""
+    lines = pd.DataFrame({"who": ["ann", "ann", "bo"], "what": ["tea", "sea", "tea"]})
+    counts = pd.crosstab(lines["who"], lines["what"], margins=True)
+    refused = r"expected counts alone, got the label '%s', which may hold sums of others"
+    with pytest.raises(ValueError, match=r"^rows: " + refused % "All"):
+        cv.privatize(counts, epsilon=1, public_labels=True)
+    with pytest.raises(ValueError, match=r"^columns: " + refused % "All"):
+        cv.privatize(counts, epsilon=1, rows=["ann", "bo"], columns=["sea", "tea", "All"])
+    file = tmp_path / "counts.csv"
+    file.write_text("who,tea,Grand Total\nann,3,3\n")
+    with pytest.raises(ValueError, match=r"^columns: " + refused % "Grand Total"):
+        cv.privatize(file, epsilon=1, index="who", public_labels=True)
+    with pytest.raises(ValueError, match=r"^X: " + refused % "All"):
+        PrivateTopicModel(n_components=2, epsilon=1).fit(counts)
+    release = cv.privatize(counts, epsilon=900, rows=["ann", "bo"], columns=["tea", "sea"])
+    assert release.to_dense().tolist() == [[1, 1], [1, 0]]
+    file.write_text("who,all,total\nann,3,4\n")  # words
+    assert cv.privatize(file, epsilon=900, index="who", public_labels=True).to_dense().tolist() == [[3, 4]]
+
+
+def test_a_network_of_scikit_learn_takes_one_epsilon():
+    people = ["ann", "bo", "cy"]
+    table = pd.DataFrame([[0, 5, 7], [1, 0, 2], [3, 4, 0]], index=people, columns=people)
+    levels = {"ann": 1, "bo": 2, "cy": 3}
+    for several in ([1, 2, 3], levels.values(), (level for level in (1, 2, 3)), np.array([1, 2, 3])):
+        with pytest.raises(ValueError, match="epsilon: expected one value for a network"):
+            PrivateTopicModel(n_components=2, epsilon=several).fit(table)
+    table.columns = ["tea", "sea", "war"]
+    assert (
+        PrivateTopicModel(n_components=1, epsilon=[1, 2, 3], sweeps=8, thin=1).fit(table).release_ is not None
+    )
+
+
+def test_sums_of_several_factors_are_refused_in_every_form():
+    """Which pandas calls ('All', '') and ('n', 'All'); a long table has them wherever its labels are sorted to."""
+    first, second = (pd.Series(list(text), name=text[0]) for text in ("xxyy", "pqpq"))
+    other = pd.Series(list("Zuvv"), name="other")
+    both = pd.crosstab([first, second], [other, second.rename("s")], margins=True)
+    table = pd.DataFrame({"a": first, "c": other, "n": 1})
+    pivot = pd.pivot_table(table, index=["a"], columns="c", values=["n"], aggfunc="sum", margins=True).fillna(
+        0
+    )
+    lines = pd.crosstab(first, other, margins=True).stack().rename("n").reset_index()
+    for counts, long in ((both, None), (pivot.iloc[:-1], None), (lines, ("x", "other", "n"))):
+        with pytest.raises(ValueError, match=r"^(rows|columns): expected counts alone, got the label .*All"):
+            cv.privatize(counts, epsilon=1, long=long, public_labels=True)
+    people, words = ["x", "All", "y"], ["All", "u", "v"]
+    with pytest.raises(ValueError, match=r"^rows: expected counts alone, got the label 'All'"):
+        cv.privatize(lines, epsilon=1, long=("x", "other", "n"), rows=people, columns=words)
+    # On one axis, and not at its end, it is a word like others.
+    assert cv.privatize(lines, epsilon=9, long=("x", "other", "n"), rows=["x", "y"], columns=words).shape == (
+        2,
+        3,
+    )

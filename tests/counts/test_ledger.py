@@ -282,7 +282,7 @@ def test_a_ledger_that_comes_back_under_its_name_does_not_wait_for_itself(ledger
 @pytest.mark.parametrize(
     "entry",
     [
-        {"what": "something new"}, {"what": "release"}, {"what": "budget", "dataset": "a", "slope": "x"},
+        {"what": "something new"}, {"what": "release"}, {"what": "budget", "dataset": "a", "slope": "1" * 1001}, {"what": "budget", "dataset": "a", "slope": "x"},
         {"what": "finished"},
     ],
 )  # fmt: skip

@@ -264,6 +264,9 @@ SECRET = [
     "abfs://host/a?client_secret=hush",
     "https://host/a?X-Amz-Signature=hush",
     "gs://hush@bucket/a",
+    "simplecache::s3://key:hush@bucket/a",
+    "s3:///key:hush@bucket/a",
+    "s3://bucket/a?region=a;secret_key=hush",
 ]
 
 

@@ -175,9 +175,9 @@ GOOD = {
     "sparse": (sparse.csr_array([[SECRET, 0], [0, SECRET]]), {}),
     "long": (pd.DataFrame(lines(SECRET)), LONG),
     "outside": (pl.DataFrame({"r": ["a", DIGITS], "c": [DIGITS, "y"], "n": [SECRET, SECRET]}), LONG),
-    "wide": (pd.DataFrame([[SECRET, SECRET]], [SECRET], [SECRET, "x"]), BOTH),
+    "wide": (pd.DataFrame([[SECRET, SECRET]], pd.Index([SECRET], name="id"), [SECRET, "x"]), BOTH),
     "graph": (nx.Graph([("a", "b", {"weight": SECRET}), ("a", SECRET, {})]), {"rows": ["a", "b"]}),
-    "texts": ([f"{DIGITS} x", "y"], {"vocabulary": ["x", "y"]}),
+    "texts": ([f"{DIGITS} xx", "yy"], {"vocabulary": ["xx", "yy"]}),
 }  # fmt: skip
 
 

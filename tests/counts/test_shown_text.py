@@ -77,6 +77,12 @@ def test_formulas_get_an_apostrophe(sign, before):
     assert defused(f"a{sign}b, {sign}c") == f"a{sign}b, {sign}c"  # within a cell it is a sign as any other
 
 
+def test_a_million_unseen_characters_take_no_hours():
+    text = "\x01" * 10**6 + "\u200b" * 10**6
+    assert defused(text + "=1") == f"'{text}=1"
+    assert defused(text) == text
+
+
 @pytest.mark.parametrize("text", ["\tx", "\rx", "\nx", "\t=x"])
 def test_cells_that_begin_with_a_break_get_one_too(text):
     assert defused(text).startswith("'")

@@ -144,6 +144,19 @@ def test_a_shape_alone_does_not_take_gigabytes(change, what, tmp_path):
             load_release(path, **how)
 
 
+@pytest.mark.parametrize("total", ["0x1p+0", "0x1p+30", "0x1p+1000"])
+def test_a_sum_below_zero_without_a_cell_there_is_refused(total, tmp_path):
+    """By which noise that is not known would seem endless."""
+    listed = {"row": [0, 0], "column": [0, 1], "value": [5, 7]}
+    digest = hashlib.sha256(np.array([[0, 5], [1, 7]], dtype="<i8").tobytes()).hexdigest()
+    table = pa.table({name: pa.array(values, pa.int64()) for name, values in listed.items()})
+    right = forged(tmp_path / "right", {"cells_sha256": digest}, table)
+    assert load_release(right).to_dense().tolist() == [[5, 7]]
+    said = {"nonpositive_total": {"shape": [1], "hex": [total]}}
+    with pytest.raises(ReleaseFileError, match="sum of the cells x <= 0 is beyond what so many can have"):
+        load_release(forged(tmp_path / "wrong", {"cells_sha256": digest, **said}, table))
+
+
 @pytest.mark.parametrize(
     "places", [[0, 1, 2, 3, 0, 1, 2, 3], [4, 5, 6, 7, 0, 1, 2, 3]], ids=["twice", "turned"]
 )

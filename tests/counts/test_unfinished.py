@@ -160,6 +160,32 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_anew(tmp_path, mon
 
 
 @posix
+def test_a_file_system_that_shows_all_files_as_one_users_is_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    for overwrite in (False, True):
+        ONE.save(tmp_path / "r", overwrite=overwrite)
+        assert [path.name for path in tmp_path.iterdir()] == ["r"]
+    assert load_release(tmp_path / "r") == ONE
+
+
+@posix
+def test_where_every_folder_is_taken_away_writers_say_so_and_end(tmp_path, monkeypatch):
+    made, mkdir = [], Path.mkdir
+
+    def swapped(self, mode=0o777, **options):
+        mkdir(self, mode, **options)
+        if self.name.startswith(UNFINISHED):
+            made.append(self)
+            (self / "other").write_text("of somebody else")
+
+    monkeypatch.setattr(Path, "mkdir", swapped)
+    with pytest.raises(OSError, match="nobody takes away what is being written"):
+        ONE.save(tmp_path / "r")
+    assert 1 < len(made) <= 1000
+    assert {(folder / "other").read_text() for folder in made} == {"of somebody else"}
+
+
+@posix
 @pytest.mark.parametrize(("number", "locked"), [(0o700, False), (0o755, True), (0o750, False)])
 def test_a_folder_that_was_given_the_name_of_a_dead_one_stays(number, locked, tmp_path):
     # In a folder that others may write to, they may rename what is ours, though not remove what is in it.
@@ -207,6 +233,38 @@ def test_a_swapped_folder_changes_no_mode_elsewhere(kind, tmp_path):
 
 
 @posix
+@pytest.mark.parametrize("kind", ["file", "folder", "neither"])
+def test_a_swapped_folder_removes_nothing_elsewhere(kind, tmp_path):
+    """What others may rename: a link to a folder of ours in place of the one that is written into."""
+    home, shared = tmp_path / "home", tmp_path / "shared"
+    shared.mkdir()
+    (home / "thesis").mkdir(parents=True)
+    (home / "thesis" / "chapter").write_text("years of work")
+    (home / "notes").write_text("more of it")
+
+    def swap():
+        (hidden,) = shared.iterdir()
+        hidden.rename(shared / "moved")
+        hidden.symlink_to(home)
+
+    if kind == "file":
+        with new_file(shared / "r", overwrite=False) as file:
+            file.write(b"mine")
+            swap()
+    elif kind == "folder":
+        with new_folder(shared / "r") as place:
+            (place / "part").write_bytes(b"mine")
+            swap()
+    else:
+        with unfinished(shared) as place:
+            (place / "half").write_bytes(b"mine")
+            swap()
+    assert (home / "thesis" / "chapter").read_text() == "years of work"
+    assert (home / "notes").exists()
+    assert list((shared / "moved").iterdir()) == []  # wherever it is now, nothing is left in it
+
+
+@posix
 def test_a_replaced_file_hands_on_no_more_than_reading_and_writing_and_only_from_us(tmp_path, monkeypatch):
     ONE.save(tmp_path / "r")
     (tmp_path / "r").chmod(0o6767)
@@ -229,9 +287,9 @@ def test_a_replaced_file_hands_on_no_more_than_reading_and_writing_and_only_from
 def test_of_many_savers_of_one_name_one_wins_and_the_others_are_told(kind, tmp_path, monkeypatch):
     target, barrier, modes = tmp_path / "r", threading.Barrier(4), atomic.final_modes
 
-    def together(folder):
+    def together(folder, inside):
         """They wait for each other when all is written and only the name is missing."""
-        found = modes(folder)
+        found = modes(folder, inside)
         barrier.wait(timeout=60)
         return found
 

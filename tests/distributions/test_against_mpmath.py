@@ -63,7 +63,9 @@ def test_release_given_rate_against_incomplete_gammas(rho):
             assert close(release_given_rate.pmf(x, mu, rho), exact_release(x, mu, rho), 1e-12), (x, mu, rho)
 
 
-@pytest.mark.parametrize("rho", RHOS)
+@pytest.mark.parametrize(
+    "rho", [pytest.param(rho, marks=[pytest.mark.long] if rho in (0.1, 3.0, 20.0) else []) for rho in RHOS]
+)
 def test_count_given_release(rho):
     with mpmath.workdps(60):
         for mu, x in itertools.product(RATES, RELEASES):

@@ -38,7 +38,7 @@ def _always_the_same() -> Iterator[None]:
         ),
         mock.patch("countveil.counts.ledger.ledger._now", return_value="2025-01-01T00:00:00+00:00"),
         mock.patch(
-            "countveil.posterior.runs.growing_store.time",
+            "countveil.posterior.runs.zarr_store.time",
             SimpleNamespace(perf_counter=lambda: 0.0, monotonic=time.monotonic),
         ),
         mock.patch("time.localtime", return_value=stopped),

@@ -59,6 +59,8 @@ def test_settings(settings, message):
         ({"n_topics": 2, "shape": 0.0}, "shape: expected a finite number >= 0.001, got 0.0"),
         ({"n_topics": 2, "shape": float("nan")}, "shape: expected a finite number"),
         ({"n_topics": 2, "rate": -1}, "rate: expected a finite number > 0, got -1"),
+        ({"n_topics": 2, "shape": 1e300}, r"shape: expected a number from 0.001 to 1e\+30, got 1e\+300"),
+        ({"n_topics": 2, "rate": 1e-300}, r"rate: expected a number from 1e-30 to 1e\+30, got 1e-300"),
         ({"n_topics": 2, "rate": "much"}, "rate: expected a finite number > 0, got 'much'"),
     ],
 )

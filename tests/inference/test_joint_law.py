@@ -9,7 +9,7 @@ import pytest
 from countveil.distributions import release_given_rate
 from countveil.inference.observed import MISSING as MISSING_VALUE
 from countveil.models import TopicModel
-from countveil.models.einsum.prior import Prior
+from countveil.models.einsum.inferred import Prior
 from countveil.models.einsum.scales import moves_of, trade_scales
 from goodness_of_fit import FALSE_ALARM, SEED
 from inference.one_chain import IN_PLACE, OneChain, TopicState, changed, observed

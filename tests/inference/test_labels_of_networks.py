@@ -60,7 +60,7 @@ def test_labels_of_one_side_are_those_of_both(labels):
     assert posterior.rates(columns=["cy"])["column"].to_numpy().tolist() == ["cy"]
     new = pd.DataFrame([[9, 9, 0, 0]], index=["new"], columns=OTHERS)
     for given in ({"data": new}, {"data": [[9, 9, 0, 0]], "received": new}):
-        with pytest.raises(ValueError, match="in which they were fitted, got another order"):
+        with pytest.raises(ValueError, match="columns that were fitted, got them in another order"):
             cv.transform(posterior, **given, seed=1, progress=False)
     with pytest.raises(ValueError, match="data: expected the labels that were fitted along axis 1"):
         held_out_log_score(posterior, TABLE.loc[NAMES, OTHERS])
@@ -72,5 +72,23 @@ def test_labels_of_one_side_are_compared_with_other_views():
         mails=cv.PrivateCounts(MAILS, alpha=0.3, labels=(None, OTHERS)),
         words=pd.DataFrame(np.ones((4, 3), int), index=NAMES),
     )
-    with pytest.raises(ValueError, match=r"words: expected the labels of mails.*the same in another order"):
+    with pytest.raises(ValueError, match=r"words: expected the labels of mails.*got them in another order"):
         cv.fit(model, data, **QUICK)
+
+
+def test_pairs_on_the_other_side_of_the_diagonal_are_told_of():
+    """Else a directed model guesses the half that an undirected graph does not have, and an undirected one sees none."""
+    pairs = np.triu(np.random.default_rng(0).poisson(5, (6, 6)), 1)
+    lower = np.tri(6, dtype=bool)
+    settings = {"sweeps": 10, "burn_in": 5, "seed": 1, "progress": False}
+    release = cv.PrivateCounts(np.where(lower, 0, pairs), alpha=0.3, mask=lower)
+    with pytest.warns(UserWarning, match="^model: nothing below the diagonal is observed"):
+        cv.fit(cv.CommunityModel(2), release, **settings)
+    with pytest.warns(UserWarning, match="^model: all counts lie below the diagonal"):
+        cv.fit(cv.CommunityModel(2, directed=False), pairs.T, **settings)
+    for model, counts in (
+        (cv.CommunityModel(2, directed=False), release),
+        (cv.CommunityModel(2), pairs + pairs.T),
+    ):
+        cv.fit(model, counts, **settings)  # warnings are errors
+    cv.fit(cv.CommunityModel(2), pairs, **settings)  # a network in which nobody answers is one

@@ -12,7 +12,7 @@ from countveil.evaluation import held_out_log_score, log_likelihood
 from countveil.inference.engines.cpu.sampler import ViewSampler
 from countveil.inference.engines.cpu.tokens import Tokens
 from countveil.inference.problem import make_problem
-from countveil.kernels.noise.geometric import draw_count
+from countveil.kernels.given_release.geometric import draw_count
 from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel, TopicModel
 from goodness_of_fit import FALSE_ALARM, SEED

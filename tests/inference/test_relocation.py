@@ -15,7 +15,7 @@ from countveil.inference.engines.cpu.sampler import CpuSampler, open_problem
 from countveil.inference.problem import make_problem
 from countveil.inference.relocation import TRIAL, relocation_of, roles_of, trials
 from countveil.inference.settings import check_settings
-from countveil.kernels.noise.geometric import log_marginal_clamped
+from countveil.kernels.given_release.geometric import log_marginal_clamped
 from countveil.kernels.philox import SweepKey
 from countveil.kernels.poisson import log_poisson
 from countveil.models.einsum.spec import read_spec

@@ -58,6 +58,7 @@ def test_every_answer_takes_the_counts_for_noisy_ones(model):
     assert held_out_log_score(released, COUNTS) != held_out_log_score(released, before)
 
 
+@pytest.mark.long
 def test_the_counts_behind_them_have_their_exact_law():
     # One fixed rate for all cells: P(y | x) is Poisson(y; rate) times the clamped noise, summed by hand.
     fixed = {"theta": np.ones((4, 1)), "phi": np.full((1, 4), 2.0)}

@@ -9,6 +9,7 @@ import countveil as cv
 from countveil.inference.engines.cpu.sampler import CpuSampler
 from countveil.inference.problem import make_problem
 from countveil.kernels.philox import SweepKey
+from countveil.transforming.known_columns import known_columns
 from goodness_of_fit import SEED
 from inference.one_chain import IN_PLACE, sweep
 
@@ -271,3 +272,19 @@ def test_what_helps_is_that_they_belong_together():
     alone, shared, shuffled = np.transpose([list(held_out_scores(trial)) for trial in range(8)])
     assert np.mean(shared - alone) > 0.1, (shared, alone)
     assert np.mean(shared - shuffled) > 0, (shared, shuffled)
+
+
+def test_a_view_knows_what_all_views_say_of_its_factors():
+    """The level of phi is inferred where phi comes last, in the words; new words get the prior that was fitted."""
+    model = cv.SharedFactors(
+        words=cv.TopicModel(2, shape=1.0),
+        kinds=factorization("kv,ka->va", "phi", "psi", shape=1.0, rate=None, k=2),
+    )
+    data = {"words": RNG.poisson(2.0, (30, 12)), "kinds": RNG.poisson(3.0, (12, 4))}
+    view = cv.fit(model, data, **SHORT)["kinds"]
+    assert view.model._inferred["phi"] == model._inferred["phi"] != model.views["kinds"]._inferred["phi"]
+    assert "phi_level" in view.tree["posterior"]
+    law = known_columns(view).prior.law
+    for draw in range(3):
+        level = float(view.tree["posterior"]["phi_level"][0, draw])
+        assert law(0, draw).level == pytest.approx(level) != 1.0

@@ -11,7 +11,7 @@ from scipy import stats
 import countveil as cv
 from countveil.inference.alpha import _draw_alpha, _sum_of_noise
 from countveil.inference.engines.cpu.sampler import CpuSampler
-from countveil.inference.problem import make_problem
+from countveil.inference.problem import at_alpha, make_problem
 from countveil.kernels.philox import SweepKey
 from countveil.models import TopicModel
 from countveil.models.community_model import CommunityModel
@@ -182,6 +182,12 @@ def test_a_fit_with_unknown_noise_is_a_posterior_of_the_model(tmp_path):
     assert posterior.model == TopicModel(3)
     assert posterior.topics(2).top_words().shape == (3, 2)
     assert "alpha" in posterior.summary(0).index
+    found = float(posterior.tree["posterior"]["alpha"].mean())
+    cv.transform(posterior, at_alpha(simulated(0.4), found), sweeps=1, burn_in=0, progress=False)
+    with pytest.warns(
+        UserWarning, match=r"data: its noise is taken to be as declared, alpha=0.5. The fit inferred"
+    ):
+        cv.transform(posterior, simulated(0.4), sweeps=1, burn_in=0, progress=False)
     posterior.save(tmp_path / "run.zarr")
     again = cv.load_posterior(tmp_path / "run.zarr")
     assert np.array_equal(again.tree["posterior"]["alpha"], posterior.tree["posterior"]["alpha"])

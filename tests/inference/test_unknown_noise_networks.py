@@ -167,3 +167,52 @@ def test_what_a_network_leaves_out_need_not_be_hidden():
     assert unknown.n_geometric == (np.diag(values) <= 0).sum()
     posterior = cv.fit(UnknownNoise(CommunityModel(2)), release, sweeps=20, seed=SEED, progress=False)
     assert 0 < float(posterior.tree["posterior"]["alpha"].mean()) < 1
+
+
+def test_zeros_where_a_network_has_no_cells_are_no_evidence():
+    """People put them there: np.triu, fill_diagonal. Where noise is, some values are positive."""
+    values = np.random.default_rng(SEED).integers(-3, 6, (12, 12))
+    undirected, directed = (UnknownNoise(CommunityModel(2, directed=one)) for one in (False, True))
+    diagonal, below = np.eye(12, dtype=bool), np.tri(12, dtype=bool)
+
+    def alpha_of(model, values, mask=None, **kept):
+        return make_problem(model, cv.PrivateCounts(values, alpha=0.5, mask=mask, **kept)).alpha
+
+    for model, left_out in ((undirected, below), (directed, diagonal)):
+        zeros = np.where(left_out, 0, values)
+        assert alpha_of(model, zeros) == alpha_of(model, values, left_out)
+        assert alpha_of(model, values) != alpha_of(model, values, left_out)
+        # One by one they are told apart.
+        assert alpha_of(model, values, keep_negative=True) == alpha_of(model, values, left_out)
+    half = np.triu(values)
+    assert alpha_of(undirected, half).n_geometric == (np.diag(values) <= 0).sum()
+
+
+def test_pairs_that_stand_in_both_halves_are_no_further_evidence():
+    values = np.random.default_rng(SEED).integers(-3, 6, (12, 12))
+    upper, diagonal = np.triu(values, 1), np.eye(12, dtype=bool)
+    alone = np.ma.array(upper, mask=np.tri(12, dtype=bool))
+    both = np.ma.array(upper + upper.T, mask=diagonal)
+    model = UnknownNoise(CommunityModel(2, directed=False))
+    once = make_problem(model, cv.PrivateCounts(alone, alpha=0.5)).alpha
+    kept = make_problem(model, cv.PrivateCounts(both, alpha=0.5, keep_negative=True)).alpha
+    assert kept == once
+    words = "data: expected each pair of a network without directions once"
+    with pytest.raises(ValueError, match=words):
+        make_problem(model, cv.PrivateCounts(both, alpha=0.5))
+    some = both.copy()
+    some[3:5, :2] = np.ma.masked
+    with pytest.raises(ValueError, match=words):
+        make_problem(model, cv.PrivateCounts(some, alpha=0.5))
+    # Noise of its own on each half is evidence, and what a mask says is followed.
+    halves = np.ma.array(values, mask=diagonal)
+    assert (
+        make_problem(model, cv.PrivateCounts(halves, alpha=0.5)).alpha.n_geometric
+        == (values[np.tri(12, k=-1, dtype=bool)] <= 0).sum()
+    )
+    masked = cv.PrivateCounts(both, alpha=0.5, mask=np.tri(12, dtype=bool))
+    assert make_problem(model, masked).alpha == once
+    assert (
+        make_problem(UnknownNoise(CommunityModel(2)), cv.PrivateCounts(both, alpha=0.5)).alpha.n_geometric
+        == 0
+    )

@@ -35,7 +35,7 @@ def copy_package(folder: Path) -> Path:
 
 
 # `log_marginal` calls `log_poisson`, which lives in another file and which numba alone would not watch.
-CALL = "from countveil.kernels.noise.geometric import log_marginal; print(log_marginal(3, 2.0, 1.0))"
+CALL = "from countveil.kernels.given_release.geometric import log_marginal; print(log_marginal(3, 2.0, 1.0))"
 
 
 def test_an_edit_of_a_called_kernel_is_noticed(tmp_path):
@@ -121,13 +121,14 @@ def test_whoever_compiles_does_it_by_the_decorators_and_counts():
 # Both are ready before either begins.
 AT_ONCE = """
 import sys
-from countveil.kernels.noise.geometric import log_marginal
+from countveil.kernels.given_release.geometric import log_marginal
 print("ready", flush=True)
 sys.stdin.readline()
 print(log_marginal(3, 2.0, 1.0), sum(log_marginal.stats.cache_misses.values()))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="needs locks of files")
 def test_of_two_processes_one_compiles_and_the_other_loads(tmp_path):
     environment = {**os.environ, "COUNTVEIL_CACHE_DIR": str(tmp_path / "cache")}
@@ -154,6 +155,7 @@ def test_who_waits_too_long_compiles_itself(tmp_path, monkeypatch):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.long
 def test_a_package_that_cannot_be_written_uses_the_users_cache(tmp_path):
     package = copy_package(tmp_path)
     # A file where the folder should be: nobody, not even root, can create the cache there.
@@ -163,6 +165,7 @@ def test_a_package_that_cannot_be_written_uses_the_users_cache(tmp_path):
     assert list((home / "countveil").glob("compiled-*/**/*.nbi"))
 
 
+@pytest.mark.long
 def test_a_machine_with_no_writable_folder_still_computes(tmp_path):
     package = copy_package(tmp_path)
     (package / "__pycache__").write_text("")

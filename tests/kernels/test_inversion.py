@@ -8,8 +8,14 @@ import pytest
 from scipy import stats
 
 from compiled_loop import draw_many
-from countveil.kernels.noise.bessel import bessel, draw_count_by_bessel
-from countveil.kernels.noise.geometric import draw_count, draw_count_at, draw_count_directly, few_count_at
+from countveil.kernels.given_release.bessel import bessel, draw_count_by_bessel
+from countveil.kernels.given_release.geometric import (
+    FEW_TOKENS,
+    draw_count,
+    draw_count_at,
+    draw_count_directly,
+    few_count_at,
+)
 from countveil.kernels.philox import open_stream
 from countveil.kernels.uniform import exponential, uniform
 from exact_laws import bessel_cdf, count_given_release_cdf
@@ -29,7 +35,7 @@ def draw_after_a_look(stream, x, mu, rho):
     if not u < mean:
         return np.int64(0), stream
     # Codes end at 254: so do the releases that a caller looks at.
-    y = few_count_at(u, min(max(x, 0), 254), mean)
+    y = few_count_at(u, min(max(x, 0), 254), mean, np.exp(-2.0 * rho))
     if y >= 0.0:
         return np.int64(y), stream
     return draw_count_at(u, stream, x, mu, rho, z, w)
@@ -99,24 +105,35 @@ def test_count_with_hardly_any_noise_is_the_release():
             assert set(draw_many(draw, x, 1e6, 800.0, size=50, seed=SEED)) == {x}
 
 
+@pytest.mark.parametrize("mu", [2.0**53, 1e20, 1e100, 1e300, np.inf, np.nan])
+@pytest.mark.parametrize("rho", [1e-9, 0.1, 3.0])
+def test_rates_beyond_all_counts_end(mu, rho):
+    for x in (1, 20, 10**6, 2**53):
+        for draw in DRAWS:
+            assert (draw_many(draw, x, mu, rho, size=3, seed=SEED) >= 0).all()
+
+
 @numba.njit(error_model="numpy")
 def both_ways(seed, n, x, mu, rho):
     few, drawn = np.empty(n), np.empty(n)
     z, w = mu * np.exp(rho), mu * np.exp(-rho)
     for i in range(n):
         u, stream = uniform(open_stream(seed, 0, 0, 0, i))
-        few[i] = few_count_at(u, x, z if x > 0 else w)
+        few[i] = few_count_at(u, x, z if x > 0 else w, np.exp(-2.0 * rho))
         drawn[i], stream = draw_count_at(u, stream, x, mu, rho, z, w)
     return few, drawn
 
 
 def test_what_is_seen_in_the_uniform_is_what_is_drawn():
     shares = []
-    for x, mu in itertools.product([0, 1, 2, 7, 254], [1e-9, 1e-3, 0.1, 0.3, 0.6, 1.0, 1.4, 3.0, 20.0]):
+    for x, mu in itertools.product(
+        [0, 1, 2, 7, 15, 16, 254], [1e-9, 1e-3, 0.1, 0.3, 0.6, 1.0, 1.4, 3.0, 20.0]
+    ):
         few, drawn = both_ways(np.uint64(SEED), 4000, x, mu, 1.0)
         seen = few >= 0
         assert (few[seen] == drawn[seen]).all(), (x, mu)
         shares.append(seen.mean())
+        assert few.max() <= FEW_TOKENS
     assert min(shares) == 0, "some must be drawn"
     assert np.mean(shares) > 0.5, "what it is there for"
 

@@ -6,7 +6,7 @@ import math
 import mpmath
 import pytest
 
-from countveil.kernels.noise.geometric import log_marginal, log_marginal_clamped
+from countveil.kernels.given_release.geometric import log_marginal, log_marginal_clamped
 from countveil.kernels.poisson import log_factorial_ratio, log_poisson
 
 RHOS = [1e-6, 1e-3, 0.1, 1.0, 3.0, 20.0, 300.0, 800.0]

@@ -111,5 +111,6 @@ assert np.isfinite(posterior.rates()).all()
 """
 
 
+@pytest.mark.long
 def test_a_fit_whose_factors_underflow_comes_to_its_end():
     subprocess.run([sys.executable, "-c", UNDERFLOWING], check=True, timeout=600)

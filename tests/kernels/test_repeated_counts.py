@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from countveil.kernels.noise.geometric import log_marginal_clamped
-from countveil.kernels.noise.repeated import draw_count_repeated, log_marginal_repeated, repeated_mode
+from countveil.kernels.given_release.geometric import log_marginal_clamped
+from countveil.kernels.given_release.repeated import draw_count_repeated, log_marginal_repeated, repeated_mode
 from countveil.kernels.philox import open_stream
 from exact_laws import cdf_of_log_weights, count_given_release_cdf
 from goodness_of_fit import FALSE_ALARM, SEED, discrete_pvalue, fits, rejects

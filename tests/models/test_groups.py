@@ -98,7 +98,7 @@ def test_what_is_refused_when_it_is_given(given, words):
             None,
             "expected one for each row, in order, as the rows have no labels, got them by label",
         ),
-        ({"letter 1": "a"}, NAMES, "for every row, got nothing for 'letter 0' and 2 other rows"),
+        ({"letter 1": "a"}, NAMES, "for every row, got nothing for 'letter 0' and 2 others"),
         (
             {**BY_LABEL, **dict.fromkeys(NAMES)},
             NAMES,

@@ -9,11 +9,10 @@ from scipy import stats
 import countveil as cv
 from countveil.kernels.philox import SweepKey
 from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel, TopicModel
+from countveil.models.einsum.inferred import Inferred, inferred_means
 from countveil.models.einsum.prior import (
-    Inferred,
     Law,
     _draw_means,
-    inferred_means,
     new_scales,
     prior_rates,
     start_means,

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from countveil.kernels.philox import SweepKey
-from countveil.models.einsum.prior import Prior
+from countveil.models.einsum.inferred import Prior
 from countveil.models.einsum.scales import ScaleMove, trade_in_blocks, trade_scales
 from countveil.runtime.workers import Workers
 from goodness_of_fit import SEED, fits, rejects

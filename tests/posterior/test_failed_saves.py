@@ -127,6 +127,38 @@ def test_a_full_disk(posterior, tmp_path, monkeypatch, after):
     assert cv.load_posterior(tmp_path / "run.zarr").n_draws == posterior.n_draws
 
 
+@pytest.mark.parametrize("after", [0, 15])
+def test_a_full_disk_where_a_run_begins(tmp_path, monkeypatch, after):
+    modes, write = [], StoppableStore._write
+
+    def full(self, path, content):
+        if len(modes) >= after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, path, content)
+        modes.append(stat.S_IMODE(path.stat().st_mode))
+
+    monkeypatch.setattr(StoppableStore, "_write", full)
+    settings = {
+        "sweeps": 20,
+        "burn_in": 10,
+        "thin": 5,
+        "seed": 1,
+        "progress": False,
+        "store": tmp_path / "run.zarr",
+    }
+    with pytest.raises(OSError, match=r"store: could not write '.*run.zarr' \(No space left on device\)"):
+        cv.fit(cv.TopicModel(2), [[9, 0], [0, 8]], **settings)
+    assert list(tmp_path.iterdir()) == []
+    assert {*modes} <= {0o600}
+    monkeypatch.undo()
+    cv.fit(cv.TopicModel(2), [[9, 0], [0, 8]], **settings)
+    (tmp_path / "plain").touch()
+    found = {
+        stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "run.zarr").rglob("*") if path.is_file()
+    }
+    assert found == {stat.S_IMODE((tmp_path / "plain").stat().st_mode)}  # as anything that people write
+
+
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
 def test_any_other_end(posterior, tmp_path, monkeypatch, kind):
     def stop(*args, **options):

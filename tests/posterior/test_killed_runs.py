@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.posterior.runs import growing_store
+from countveil.posterior.runs import zarr_store
 from countveil.posterior.runs.checkpoint import read_checkpoint
 from countveil.posterior.runs.checks import folder
 from countveil.posterior.runs.reader import root_attributes
@@ -53,9 +53,9 @@ def killed_after(n_checkpoints, seconds, work, meanwhile=lambda: None):
         warnings.simplefilter("ignore", DeprecationWarning)  # zarr has a thread, and mends it after a fork
         child = os.fork()
     if child == 0:
-        write = growing_store.write_checkpoint
-        growing_store._SHARE = float("inf")
-        growing_store.write_checkpoint = lambda *given: (write(*given), os.write(tell, b"."))
+        write = zarr_store.write_checkpoint
+        zarr_store._SHARE = float("inf")
+        zarr_store.write_checkpoint = lambda *given: (write(*given), os.write(tell, b"."))
         try:
             work()
         finally:

@@ -10,6 +10,7 @@ import pytest
 
 import countveil as cv
 from countveil.cli import main
+from countveil.posterior.runs.schema import is_described
 
 COUNTS = np.random.default_rng(5).poisson(2.0, (12, 6))
 RELEASE = cv.simulate_release(COUNTS, epsilon=2, seed=0)
@@ -93,6 +94,9 @@ def test_what_is_refused(parts, tmp_path, capsys):
     refused(message, tmp_path / "named0.zarr", tmp_path / "named1.zarr")
     with pytest.raises(FileExistsError, match="path: expected a new folder"):
         cv.merge_runs(parts, tmp_path)
+    with pytest.raises(ValueError, match="path: expected a place outside of the runs, got"):
+        cv.merge_runs(parts, parts[1] / "run.zarr")
+    assert not (parts[1] / "run.zarr").exists()
     with pytest.raises(TypeError, match="runs: expected the folders of several runs, got one path"):
         cv.merge_runs("run.zarr", tmp_path / "run.zarr")
     assert not list(tmp_path.glob(".*"))
@@ -197,3 +201,32 @@ def test_damage_does_not_get_a_new_checksum(parts, tmp_path, how):
         with pytest.raises(cv.PosteriorFileError, match=r"damaged.zarr' \(its checksum differs\)"):
             use()
     assert not (tmp_path / "run.zarr").exists()
+
+
+def test_models_that_a_run_does_not_hold_are_compared_with_all_that_is_in_them(tmp_path):
+    """Their arrays, too: chains of two posteriors would pass for those of one."""
+    phi = np.array([[1.0, 1, 0.1, 0.1], [0.1, 0.1, 1, 1]])
+    release = cv.simulate_release(np.random.default_rng(0).poisson(3, (8, 4)), epsilon=1, seed=0)
+
+    def model(fixed=phi, **options):
+        return cv.Factorization("dk,kv->dv", names=["theta", "phi"], fixed={"phi": fixed}, k=2, **options)
+
+    settings = {"sweeps": 40, "burn_in": 20, "thin": 1, "seed": 1, "chains": 2, "progress": False}
+    others = [model(shape=5.0), model(rate=5.0), model(phi[::-1].copy()), model(np.nextafter(phi, 2))]
+    for chain, one in enumerate([model(), *others]):
+        cv.fit(one, release, chain=0 if chain == 0 else 1, store=tmp_path / str(chain), **settings)
+    for chain, one in enumerate(others, start=1):
+        with pytest.raises(ValueError, match=r"^runs: expected one model, got another in "):
+            cv.merge_runs([tmp_path / "0", tmp_path / str(chain)], tmp_path / "both", model=one)
+        with pytest.raises(ValueError, match=r"^model: expected the Factorization of this run"):
+            cv.extend(tmp_path / "0", 80, model=one, progress=False)
+        with pytest.raises(
+            ValueError, match=r"^model: expected the Factorization of this run, settings and arrays"
+        ):
+            cv.load_posterior(tmp_path / "0", model=one)
+    cv.fit(model(), release, chain=1, store=tmp_path / "same", **settings)
+    both = cv.merge_runs([tmp_path / "0", tmp_path / "same"], tmp_path / "both", model=model())
+    assert both.tree["posterior"].sizes["chain"] == 2
+    # As versions before this one described it.
+    assert is_described(model(), {"name": "Factorization", "settings": {"spec": "dk,kv->dv"}})
+    assert not is_described(model(), {"name": "Factorization", "settings": {"spec": "ij,jk->ik"}})

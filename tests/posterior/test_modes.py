@@ -139,20 +139,20 @@ def test_averages_over_them_warn(posterior, apart, release):
 def test_the_modes_of_a_network():
     """Planted communities, from many starts: the levels that chains end at, and what the verdict makes of them."""
     rng = np.random.default_rng(3)
-    group = rng.integers(5, size=60)
+    group = rng.integers(8, size=60)  # so many that one chain in four does not find them
     counts = rng.poisson(np.where(group[:, None] == group, 4.0, 0.2))
     np.fill_diagonal(counts, 0)
     release = cv.simulate_release(counts, epsilon=2, seed=0)
     posterior = cv.fit(
-        cv.CommunityModel(5), release, sweeps=1000, burn_in=500, chains=6, seed=2, progress=False
+        cv.CommunityModel(8), release, sweeps=800, burn_in=600, chains=12, seed=SEED, progress=False
     )
     level = posterior.tree["sample_stats"]["sampled_log_likelihood"]
     means, spread = level.mean("draw").to_numpy(), float(level.std("draw").median())
-    far = np.flatnonzero(means < means.max() - 30 * spread)
+    far = np.flatnonzero(means < means.max() - 6 * spread)
     assert len(far), "these starts end at several levels"
-    best = posterior_modes(posterior).groups[0]
+    best = {chain for group in posterior_modes(posterior).rivals for chain in group}
     assert int(means.argmax()) in best
-    assert not set(far) & set(best)
+    assert not set(far) & best
     assert "which longer chains may not leave" in posterior.summary(0).verdict
 
 
@@ -241,3 +241,11 @@ def test_slow_chains_of_one_mode_are_not_called_two():
         for t in range(1, 100):
             chains[:, t] = 0.97 * chains[:, t - 1] + np.sqrt(1 - 0.97**2) * rng.normal(size=4)
         assert not modes_of(chains).differ
+
+
+def test_of_thousands_of_chains_nothing_is_said():
+    """The time would go with their third power, and a stranger's run may have so many."""
+    values = np.random.default_rng(0).normal(size=(4000, 20))
+    values[::2] += 1000
+    assert modes_of(values[:200]).differ
+    assert modes_of(values, rates=np.zeros((4000, 4, 3))).groups == (tuple(range(4000)),)

@@ -155,6 +155,18 @@ def test_another_release_in_its_place(release, tmp_path):
         cv.extend(run, 30, progress=False)
 
 
+def test_a_release_of_another_shape_is_not_that_of_a_strangers_run(release, tmp_path):
+    """Rows of the run were looked up beyond those of the release."""
+    run = tmp_path / "run.zarr"
+    cv.fit(MODEL, release, scratch=tmp_path, store=run, **SETTINGS)
+    small = cv.simulate_release(COUNTS[:2, :2], epsilon=1, seed=SEED)
+    for ask in (lambda one: one.true_counts(), lambda one: one.totals(), lambda one: one.release):
+        posterior = cv.load_posterior(run)
+        posterior._given = lambda: small
+        with pytest.raises(ValueError, match="release: expected the one of this run, of shape"):
+            ask(posterior)
+
+
 def test_a_release_on_disk_is_read_when_it_is_needed(release):
     found, whole = ReleaseOnDisk(release), cv.load_release(release)
     assert (found.shape, found.axes, found.simulated) == (whole.shape, whole.axes, whole.simulated)

@@ -105,7 +105,7 @@ def test_a_release_that_is_not_there_any_more(remote, tmp_path):
         UserWarning, match=f"^{ADDRESS}: cannot be read: no network: posterior.release is None"
     ):
         assert posterior.release is None
-    assert posterior.memberships() is not None
+    assert posterior.topics() is not None
     remote.failing = None
     here(remote).rename(remote.root / "moved")
     with pytest.raises(FileNotFoundError, match=f"data: expected the release of this run at '{ADDRESS}'"):

@@ -1,6 +1,7 @@
 """Runs on disk: the draws of a fit in memory; stopped and resumed, extended, read while they grow."""
 
 import pickle
+import shutil
 import tracemalloc
 
 import numpy as np
@@ -12,7 +13,7 @@ import countveil as cv
 from countveil.inference import chains
 from countveil.inference.engines.cpu.sampler import CpuSampler
 from countveil.inference.problem import make_problem
-from countveil.posterior.runs import growing_store, schema
+from countveil.posterior.runs import schema, zarr_store
 from countveil.resuming import _engine_again
 
 RNG = np.random.default_rng(5)
@@ -273,7 +274,7 @@ def test_it_is_readable_while_it_grows(tmp_path, monkeypatch):
             yield sweep
 
     monkeypatch.setattr("countveil.chains_to_posterior.progress_bar", lambda *given: progress)
-    monkeypatch.setattr(growing_store, "_SHARE", float("inf"))
+    monkeypatch.setattr(zarr_store, "_SHARE", float("inf"))
     cv.fit(cv.TopicModel(2), RELEASE, store=run, checkpoint_seconds=0, **SHORT)
     assert seen == [1, 3, 4, 5], "after sweeps 15, 19, 23 and 27"
 
@@ -347,8 +348,8 @@ def test_stopped_in_the_middle_of_a_sweep_the_last_checkpoint_stays(after, tmp_p
 
     with monkeypatch.context() as patch:
         patch.setattr(CpuSampler, "sweep", stop)
-        patch.setattr(growing_store, "_SHARE", float("inf"))
-        patch.setattr(growing_store.GrowingStore, "swept", every_fifth_sweep)
+        patch.setattr(zarr_store, "_SHARE", float("inf"))
+        patch.setattr(zarr_store.ZarrStore, "swept", every_fifth_sweep)
         expected = (
             pytest.raises(KeyboardInterrupt) if after < 15 else pytest.warns(UserWarning, match="1 of 6")
         )
@@ -383,3 +384,40 @@ def test_where_a_run_may_go_on():
         place(cv.Ray())
     assert place("mpi", start="plain") == place("mpi", sweep=20) == "mpi"
     assert place("mpi", problem=network) == "mpi"  # of which the chains are spread, not the rows
+
+
+def test_a_folder_that_was_replaced_meanwhile_is_not_written_to(tmp_path):
+    """Deleted by hand, say, and made anew by another fit: draws of both would be one run, with a right checksum."""
+    options = {"sweeps": 40, "burn_in": 4, "thin": 1, "threads": 1}
+    counts = [[9, 0, 2], [0, 8, 1]]
+    run, other = tmp_path / "run.zarr", tmp_path / "other.zarr"
+    cv.fit(cv.TopicModel(1), counts, seed=2, store=other, progress=False, **options)
+    expected = files_of(other)
+
+    def replaced(progress):
+        if progress.sweep >= 10 and other.exists():
+            shutil.rmtree(run)
+            other.rename(run)
+
+    with pytest.raises(
+        FileNotFoundError, match=r"store: expected the folder in which this run was begun, got"
+    ):
+        cv.fit(
+            cv.TopicModel(2), counts, seed=1, store=run, progress=replaced, checkpoint_seconds=0, **options
+        )
+    assert files_of(run) == expected
+    assert cv.load_posterior(run).model == cv.TopicModel(1)
+
+
+def test_a_folder_that_was_deleted_meanwhile_is_not_called_safe(tmp_path):
+    run = tmp_path / "run.zarr"
+    gone = lambda progress: shutil.rmtree(run, ignore_errors=True)  # noqa: E731
+    with pytest.raises(
+        FileNotFoundError, match=r"got another or none at .*: it was deleted, moved or replaced"
+    ):
+        cv.fit(cv.TopicModel(2), [[9, 0], [0, 8]], sweeps=40, seed=1, store=run, progress=gone, threads=1)
+    assert not run.exists()
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

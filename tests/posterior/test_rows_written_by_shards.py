@@ -16,10 +16,10 @@ from countveil.inference.engines.sharded.front import ShardedSampler
 from countveil.inference.engines.sharded.in_process import open_problem_in_shards
 from countveil.inference.problem import make_problem
 from countveil.inference.row_files import with_rows
-from countveil.posterior.runs import growing_store
+from countveil.posterior.runs import zarr_store
 from countveil.posterior.runs.checkpoint import read_checkpoint
-from countveil.posterior.runs.growing_store import GrowingStore
 from countveil.posterior.runs.run_files import PLACE
+from countveil.posterior.runs.zarr_store import ZarrStore
 from inference.kinds import DATA, counts_of
 from inference.test_sharded import SERVED, settings_of
 
@@ -37,7 +37,7 @@ def small_blocks(monkeypatch):
     """Two rows of three components are a block, and a shard may have one; checkpoints after every sweep."""
     monkeypatch.setattr(row_files, "SMALLEST_BLOCK", 24)
     monkeypatch.setattr(row_files, "BLOCKS_PER_SHARD", 1)
-    monkeypatch.setattr(growing_store, "_SHARE", np.inf)
+    monkeypatch.setattr(zarr_store, "_SHARE", np.inf)
 
 
 def stored(case, path, shards=None, sweeps=10, stop_after=None, chains=(0, 1), **options):
@@ -47,7 +47,7 @@ def stored(case, path, shards=None, sweeps=10, stop_after=None, chains=(0, 1), *
     problem = make_problem(model, DATA[data](counts_of(shape)))
     settings = settings_of(way, thin=2, sweeps=sweeps, burn_in=2, **options)
     new = partial(without_draws, problem, settings, chains)
-    store = GrowingStore(path, settings, chains, 0.0, new, running=running_means(problem, settings))
+    store = ZarrStore(path, settings, chains, 0.0, new, running=running_means(problem, settings))
     return run(store, problem, settings, shards, stop_after)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import countveil as cv
+from countveil.posterior import scales as scales_module
 from goodness_of_fit import SEED
 
 QUIETLY = {"progress": False, "seed": 1}
@@ -147,3 +148,47 @@ def test_totals_are_those_of_observed_cells_however_the_missing_ones_differ():
     found = cv.fit(cv.TopicModel(2), release, sweeps=400, seed=SEED, progress=False).totals()
     assert found.agree
     assert abs(found.fit - truth[~hidden].sum()) < 0.05 * truth[~hidden].sum()
+
+
+def test_totals_need_draws_only_where_cells_are_missing():
+    release = cv.simulate_release(zipf(30, 10)[0], epsilon=1, seed=1)
+    for keep in ("columns", "summaries"):
+        assert cv.fit(cv.TopicModel(2), release, sweeps=40, keep=keep, **QUIETLY).totals() is not None
+        hidden = release.hide(([0], [0]))
+        assert cv.fit(cv.TopicModel(2), hidden, sweeps=40, keep=keep, **QUIETLY).totals() is None
+
+
+def test_many_missing_cells_are_looked_at_in_part(monkeypatch):
+    """A sample of the cells, in some of the draws, says what all of them say, within its own error."""
+    truth, _ = zipf()
+    hidden = np.random.default_rng(SEED).random(truth.shape) < 0.3
+    release = cv.simulate_release(truth, epsilon=2, seed=SEED).hide(hidden)
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=400, **QUIETLY)
+    whole = posterior.totals()
+    monkeypatch.setattr(scales_module, "_MOST_LOOKED_AT", int(hidden.sum()) // 2)
+    monkeypatch.setattr(scales_module, "_RATES_IN_ALL", 50 * (int(hidden.sum()) // 2))
+    part = posterior.totals()
+    assert part.fit != whole.fit
+    assert part.fit == pytest.approx(whole.fit, rel=0.02)
+
+
+@pytest.mark.parametrize("levels", ["one", "rows", "cells"])
+@pytest.mark.parametrize("mean", [0.0, 0.4, 4.0])
+def test_the_sd_of_a_releases_total(levels, mean):
+    """Errors of cells are independent with mean 0: their squares add up to the variance. An sd 10 % off is caught."""
+    shape = (20_000, 12)
+    rho = {
+        "one": np.array(0.7),
+        "rows": np.resize([0.3, 1.0, 2.5, np.inf], (shape[0], 1)),  # every fourth row is plain
+        "cells": np.resize([0.3, 1.0, 2.5, 0.7, 1.5], shape),
+    }[levels]
+    counts = np.random.default_rng(SEED).poisson(mean, shape)
+    release = cv.simulate_release(counts, alpha=np.exp(-rho).squeeze(), seed=SEED)
+    values = release.to_dense()
+    errors = np.where(values > 0, values, -1 / np.expm1(rho)) - counts
+    assert errors.sum() == pytest.approx(release.total() - counts.sum())
+    of_total = scales_module._variance_of_total(release)
+    within = 5 * np.std(errors**2) * np.sqrt(errors.size)
+    assert abs(errors.sum()) < 5 * np.sqrt(of_total)
+    assert abs((errors**2).sum() - of_total) < within
+    assert min(abs((errors**2).sum() - of_total * factor**2) for factor in (0.9, 1.1)) > within

@@ -46,6 +46,61 @@ def test_whatever_comes_of_it_says_so(whole, chosen):
     assert "chains" not in whole.rates().attrs
 
 
+def test_predictive_draws_are_those_of_their_chains(whole, chosen):
+    """Under their numbers, and the same whether others were left out."""
+    for kind in ("true", "released"):
+        one, other = (
+            each.posterior_predictive(kind=kind)["posterior_predictive"].to_dataset()
+            for each in (chosen, whole)
+        )
+        assert one.drop_attrs().equals(other.sel(chain=[0, 2, 3]).drop_attrs())
+    assert chosen.posterior_predictive().attrs["chains"] == TOLD
+    assert (
+        whole.chains([2]).true_counts()["mean"].equals(whole.chains([2, 3]).chains([2]).true_counts()["mean"])
+    )
+
+
+def test_views_of_several_arrays_can_be_selected(release):
+    views = {name: cv.Factorization("dk,kv->dv", names=["theta", name], k=2) for name in ("one", "other")}
+    data = {"one": release, "other": release}
+    whole = cv.fit(cv.SharedFactors(**views), data, sweeps=60, thin=2, chains=3, seed=1, progress=False)
+    for select in (lambda each: each.chains([2]), lambda each: each.with_burn_in(50)):
+        one, other = select(whole["one"]), select(whole)["one"]
+        assert one.topics(2).weights.sizes == other.topics(2).weights.sizes
+        assert np.allclose(one.memberships()["mean"], other.memberships()["mean"], atol=0.1)
+
+
+def test_views_of_saved_selections_keep_the_numbers_of_their_chains(release, tmp_path):
+    views = {name: cv.Factorization("dk,kv->dv", names=["theta", name], k=2) for name in ("one", "other")}
+    data = {"one": release, "other": release}
+    whole = cv.fit(cv.SharedFactors(**views), data, sweeps=60, thin=2, chains=4, seed=1, progress=False)
+    whole.chains([0, 2, 3]).with_burn_in(50).save(tmp_path / "run.zarr")
+    loaded = cv.load_posterior(tmp_path / "run.zarr")
+    told = "Selected: 3 of 4 chains (0, 2, 3), draws after sweep 50 (fitted with burn-in 30)."
+    assert loaded["one"].memberships().attrs["chains"] == told
+    for chain in (0, 2, 3):
+        same = [each.chains([chain])["one"].rates() for each in (whole.with_burn_in(50), loaded)]
+        assert np.array_equal(*same)
+
+
+def test_the_noise_of_a_selection_is_that_of_its_draws(release):
+    unsigned = cv.PrivateCounts(release.to_dense(), alpha=0.3, clamped=False)
+    whole = cv.fit(cv.UnknownNoise(cv.TopicModel(2)), unsigned, sweeps=60, chains=4, seed=1, progress=False)
+    one = whole.chains([2])
+    for each in (whole, one):
+        assert float(each.release.alpha) == pytest.approx(float(each.tree["posterior"]["alpha"].mean()))
+    assert float(one.release.alpha) != float(whole.release.alpha)
+
+
+def test_groups_and_new_rows_of_a_selection_say_so(release):
+    groups = ["a", "b"] * (release.shape[0] // 2) + ["a"] * (release.shape[0] % 2)
+    whole = cv.fit(cv.TopicModel(2, groups=groups), release, sweeps=60, chains=4, seed=1, progress=False)
+    one, told = whole.chains([0, 2, 3]), {"chains": TOLD}
+    results = [one.prevalence().shares, one.prevalence().differences()]
+    results.append(cv.transform(one, release, seed=1, progress=False))
+    assert all(told.items() <= result.attrs.items() for result in results)
+
+
 def test_selected_again_and_all_of_them(whole, chosen):
     again = chosen.chains([0, 3])
     assert json.loads(again.tree.attrs["selected"]) == {"chains": [0, 3], "of": 4}

@@ -6,12 +6,15 @@ import shutil
 
 import numpy as np
 import pytest
+import xarray as xr
+from scipy import sparse
 
 import countveil as cv
 from countveil.inference.carry import Carry, RowFile, SpreadRows
 from countveil.posterior.runs import checkpoint
 from countveil.posterior.runs.growing_array import CODEC
 from countveil.posterior.runs.run_files import RunFiles
+from countveil.posterior.runs.schema import OPENING, checksum
 from countveil.runtime.machine import this_machine
 
 RELEASE = cv.simulate_release([[9, 0, 1], [0, 8, 7], [1, 1, 3]], epsilon=2, seed=1)
@@ -74,6 +77,7 @@ def test_an_honest_run_goes_on(run):
         ("sample_stats/log_joint", {}, {1: 10**5}),
         ("sample_stats/log_joint", {0: 10**5}, {}),  # chains
         ("running/memberships", {0: 0}, {1: 10**5}),
+        ("posterior/phi", {}, {1: 1, 3: 1}),  # a file for every number
     ],
 )
 def test_arrays_without_draws_have_the_chunks_of_honest_ones(run, array, shape, chunk):
@@ -81,6 +85,14 @@ def test_arrays_without_draws_have_the_chunks_of_honest_ones(run, array, shape, 
     shutil.rmtree(run / array / "c", ignore_errors=True)
     changed(run, array, shape, chunk)
     with pytest.raises(ValueError, match=r"path: expected a .*run.*, got .*other"):
+        cv.resume(run, progress=False)
+
+
+@pytest.mark.parametrize("kind", ["int8", "bool", "uint16"])
+def test_draws_are_not_cut_short(run, kind):
+    node = json.loads((run / "posterior/phi/zarr.json").read_text())
+    (run / "posterior/phi/zarr.json").write_text(json.dumps({**node, "data_type": kind, "fill_value": 0}))
+    with pytest.raises(ValueError, match=r"path: expected a .*run"):
         cv.resume(run, progress=False)
 
 
@@ -180,6 +192,23 @@ def test_no_file_of_a_run_is_written_elsewhere(tmp_path):
             with pytest.raises(ValueError, match="store: expected a place in"):
                 files.write(target, [b"x"])
     assert not (tmp_path / "other").exists()
+
+
+def test_what_is_held_for_every_cell_fits_a_run_of_its_size(tmp_path):
+    """The paper's sampler has two numbers for each, and how a run goes on is said in it."""
+    run, cells = tmp_path / "run.zarr", sparse.csr_array(([5], ([0], [0])), shape=(12_000, 12_000))
+    release = cv.PrivateCounts(cells, alpha=0.001, clamped=True)
+    cv.fit(cv.TopicModel(1), release, store=run, sweeps=2, burn_in=0, thin=1, chains=1, progress=False)
+    path = run / "zarr.json"
+    node = json.loads(path.read_text())
+    settings = json.loads(node["attributes"]["settings"])
+    node["attributes"]["settings"] = json.dumps(settings | {"method": "bessel"})
+    path.write_text(json.dumps(node))
+    with xr.open_datatree(run, **OPENING) as tree:
+        node["attributes"]["checksum"] = checksum(tree)
+    path.write_text(json.dumps(node))
+    with pytest.raises(ValueError, match=r"expected a model that fits a run .* 2,304,000,000 bytes of cells"):
+        cv.extend(run, 4, progress=False)
 
 
 def test_what_a_stranger_says_of_his_machine_is_shown_escaped():

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from zarr.codecs import ZstdCodec
 
 import countveil as cv
+from countveil.evaluation import log_likelihood
 from countveil.posterior.describe import describe_run
 from countveil.posterior.runs import reader
 from countveil.posterior.runs.schema import OPENING, checksum
@@ -78,6 +80,35 @@ def test_no_pickle_of_format_2(run, tmp_path):
     # The attack is one: whoever reads the chunk as its metadata ask is hit.
     pickle.loads((run / "posterior" / "extra" / "0").read_bytes())
     assert (tmp_path / "mark").exists()
+
+
+def test_no_format_2_behind_the_look(run, tmp_path, monkeypatch):
+    """As where its owner puts another tree in the run's place after it was looked through: zarr opens format 3 alone."""
+    other = tmp_path / "other.zarr"
+    root = zarr.open_group(other, mode="w", zarr_format=2)
+    for name in ("posterior", "sample_stats"):
+        root.create_group(name)
+    with xr.open_datatree(other, engine="zarr", consolidated=False) as tree:
+        assert "posterior" in tree.children, "it would be opened"
+    monkeypatch.setattr(reader, "check_folder", lambda _: shutil.rmtree(run) or shutil.copytree(other, run))
+    with pytest.raises((cv.PosteriorFileError, FileNotFoundError)):
+        cv.load_posterior(run)
+    with pytest.raises(FileNotFoundError):
+        xr.open_datatree(other, **OPENING)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+def test_a_link_that_turns_after_the_look_leads_nowhere_else(run, tmp_path, monkeypatch):
+    link, look = tmp_path / "link.zarr", reader.check_folder
+    link.symlink_to(run)
+
+    def turned(folder):
+        look(folder)
+        link.unlink()
+        link.symlink_to(tmp_path / "elsewhere")
+
+    monkeypatch.setattr(reader, "check_folder", turned)
+    assert cv.load_posterior(link).model == cv.TopicModel(2)
 
 
 def test_no_format_2_in_the_name_of_3(run):
@@ -218,6 +249,100 @@ def test_draws_that_are_no_rates_are_refused_where_they_are_used(value):
             ask()
 
 
+@pytest.mark.parametrize("field", ["phi", "theta_mean", "theta_scale_upper", "theta_scale_lower"])
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf, -1.0])
+def test_new_rows_are_not_drawn_by_numbers_that_are_no_rates(field, value):
+    """Tokens would be handed out one by one for ever, in compiled code that no Ctrl-C reaches."""
+    release = cv.simulate_release([[9, 0, 0], [0, 8, 7]], epsilon=2, seed=1)
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=40, **QUIETLY)
+    posterior.tree["posterior"][field][:] = value
+    with pytest.raises(ValueError, match="posterior: expected draws of factors, finite numbers"):
+        cv.transform(posterior, release, progress=False)
+
+
+@pytest.mark.parametrize("value", [np.nan, -0.5, 0.0, 1.0, np.inf])
+def test_inferred_noise_that_is_none_is_refused_where_it_is_used(value):
+    """Counts far from their release were drawn by it for ever."""
+    counts = np.full((3, 4), 50)
+    unsigned = cv.PrivateCounts(counts, alpha=0.3, clamped=False)
+    posterior = cv.fit(cv.UnknownNoise(cv.TopicModel(2)), unsigned, sweeps=20, **QUIETLY)
+    posterior.tree["posterior"]["alpha"][:] = value
+    for ask in (posterior.true_counts, posterior.posterior_predictive, lambda: log_likelihood(posterior)):
+        with pytest.raises(ValueError, match=r"posterior: expected draws of alpha in \(0, 1\)"):
+            ask()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as on Linux")
+def test_single_rates_take_no_room_for_all_cells(tmp_path):
+    """Of a tensor all columns were made, of a network a list of all pairs: gigabytes for some kilobytes."""
+    program = (
+        "import countveil as cv, numpy as np, resource\n"
+        "from scipy import sparse\n"
+        "few = dict(sweeps=2, burn_in=0, thin=1, chains=1, seed=1, progress=False, threads=1, start='plain')\n"
+        "mails = sparse.csr_array(([5], ([0], [1])), shape=(10_000, 10_000))\n"
+        "network = cv.fit(cv.CommunityModel(1, rate=1.0), mails, **few)\n"
+        "tensor = cv.fit(cv.TensorModel(1, rate=1.0), np.ones((2, 2, 2), int), **few)\n"
+        "axes = {'row': 2, 'axis1': 9_000, 'axis2': 9_000}\n"
+        "from countveil.posterior.states import KeptStates\n"
+        "State = tensor._state_type\n"
+        "state = State(*(np.ones((n, 1)) for n in (2, 9_000, 9_000)))\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "assert tensor.model.rates_at(state, np.array([1]), np.array([9_000 * 8_000 + 7])) == 1.0\n"
+        "assert len(network.summary(10)) > 10\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert int(found.stdout) < 2**28
+
+
+def test_scalars_that_swell_when_they_are_ranked_are_refused(run):
+    """Each takes a hundred bytes then; packed they are nothing."""
+    path = run / "sample_stats" / "log_joint"
+    node = json.loads((path / "zarr.json").read_text())
+    node |= {"shape": [2, 10**7], "data_type": "int8", "fill_value": 0, "attributes": {}}
+    node["chunk_grid"]["configuration"]["chunk_shape"] = [2, 10**7]
+    (path / "zarr.json").write_text(json.dumps(node))
+    shutil.rmtree(path / "c")
+    (path / "c" / "0").mkdir(parents=True)
+    (path / "c" / "0" / "0").write_bytes(numcodecs.Zstd().encode(np.ones((2, 10**7), np.int8)))
+    refused(run, "arrays far larger than the folder, 'sample_stats/log_joint'")
+
+
+def test_many_views_of_long_axes_are_refused(tmp_path):
+    """Each has axes and labels of its own; the folder holds them once."""
+    run = tmp_path / "run.zarr"
+    model = cv.SharedFactors(
+        one=cv.Factorization("dk,kv->dv", names=["theta", "phi"], k=1),
+        two=cv.Factorization("dk,ka->da", names=["theta", "psi"], k=1),
+    )
+    data = {view: [[3, 1], [0, 2]] for view in ("one", "two")}
+    cv.fit(model, data, sweeps=4, thin=1, store=run, **QUIETLY)
+    cv.load_posterior(run)
+    node = json.loads((run / "zarr.json").read_text())
+    views = json.loads(node["attributes"]["views"])
+    views["two"]["shape"] = [2, 10**8]
+    signed(run, views=views)
+    refused(run, "got a damaged one")
+
+
+@pytest.mark.parametrize("keep", ["all", "columns", "summaries"])
+def test_a_run_has_draws_of_all_fields_that_it_was_to_keep(keep, tmp_path):
+    """New rows were drawn by what lies beyond an array of one number, in place of one that was not there."""
+    run = tmp_path / "run.zarr"
+    release = cv.simulate_release([[9, 0, 1], [0, 8, 2], [5, 5, 5]], epsilon=1, seed=0)
+    model = cv.TopicModel(2, groups=["a", "b", "b"])
+    cv.fit(model, release, sweeps=4, thin=1, store=run, keep=keep, **QUIETLY)
+    cv.load_posterior(run)
+    gone = "theta_level" if keep == "summaries" else "theta_mean"
+    gone = next(name for name in (gone, "phi_level") if (run / "posterior" / name).is_dir())
+    shutil.rmtree(run / "posterior" / gone)
+    fields = json.loads(json.loads((run / "zarr.json").read_text())["attributes"]["fields"])
+    signed(run, fields=[name for name in fields if name != gone])
+    refused(run, r"got a damaged one in .* \(ValueError\)")
+
+
 def test_what_was_found_is_told_in_few_letters(run):
     changed(run / "posterior" / "phi" / "zarr.json", data_type="x" * 100_000)
     with pytest.raises(cv.PosteriorFileError, match=r"data of type 'xxx.* \.\.\. .*'posterior/phi'") as error:
@@ -305,3 +430,47 @@ def test_a_view_that_leads_out_of_the_run_is_not_looked_for(run, monkeypatch):
     monkeypatch.setattr(reader, "size_on_disk", lambda folder: seen.append(folder.resolve()) or look(folder))
     assert "not in the run" in str(describe_run(run))
     assert all(folder.is_relative_to(run.resolve()) for folder in seen)
+
+
+def test_no_chunk_of_several_chains(run):
+    """It would be decoded anew for each of them: 4,096 chains out of 600 kB took hours."""
+    place = run / "posterior" / "theta"
+    node = json.loads((place / "zarr.json").read_text())
+    node["chunk_grid"]["configuration"]["chunk_shape"][0] = node["shape"][0]
+    changed(place / "zarr.json", chunk_grid=node["chunk_grid"])
+    refused(run, "got several chains in a chunk, 'posterior")
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [(1, 6, 500, 1000), (1, 1, 500, 1000), (1, 1, 100, 1000), (1, 3, 500, 1000), (1, 3, 100, 500)],
+)
+def test_every_chunk_is_decoded_once_for_a_checksum(chunk, tmp_path, monkeypatch):
+    """Once for each part of a draw, 4 MB took hours."""
+    values = np.random.default_rng(0).integers(0, 9, (2, 6, 500, 1000)).astype(np.float32)
+    variable = xr.Variable(("chain", "draw", "row", "column"), values)
+    dataset = xr.Dataset({"theta": variable})
+    tree = xr.DataTree.from_dict({"/posterior": dataset, "/sample_stats": xr.Dataset()})
+    encoding = {"/posterior": {"theta": {"chunks": chunk}}}
+    tree.to_zarr(tmp_path / "run.zarr", consolidated=False, encoding=encoding)
+    decoded, single = [], ZstdCodec._decode_single
+
+    async def counted(self, *given):
+        decoded.append(1)
+        return await single(self, *given)
+
+    monkeypatch.setattr(ZstdCodec, "_decode_single", counted)
+    with xr.open_datatree(tmp_path / "run.zarr", **OPENING) as lazy:
+        found = checksum(lazy)
+    assert found == checksum(tree)
+    assert len(decoded) == np.prod([n // c for n, c in zip(values.shape, chunk, strict=True)])
+
+
+def test_no_other_order_of_bytes(run):
+    """Who goes on with the run would add draws in ours."""
+    place = run / "posterior" / "theta" / "zarr.json"
+    codecs = json.loads(place.read_text())["codecs"]
+    assert codecs[0]["configuration"] == {"endian": "little"}
+    codecs[0]["configuration"] = {"endian": "big"}
+    changed(place, codecs=codecs)
+    refused(run, "got numbers in another order of bytes, 'posterior")

@@ -225,6 +225,7 @@ def test_no_times(run):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as on Linux")
+@pytest.mark.long  # test_strangers_runs.py has a quick one of the kind
 @pytest.mark.parametrize("kind", ["frames", "texts"])
 def test_a_small_folder_takes_little_memory(run, kind):
     """1 GB in some kilobytes: refused within 200 MB beyond what imports need."""

@@ -55,12 +55,16 @@ def test_axes_without_labels_are_numbered(plain):
     assert plain.rates()["column"].to_numpy().tolist() == [0, 1, 2, 3, 4]
 
 
+def with_axes(values, axes, labels):
+    """A release whose axes have these names, which files may have: given as labels, "row" would mean the rows."""
+    release = cv.PrivateCounts(values, rho=1.0, labels=labels)
+    return cv.PrivateCounts._from_contents(release._contents._replace(axes=axes))
+
+
 def test_one_labelled_axis_and_swapped_names():
     half = fit(cv.PrivateCounts([[3, 1], [0, 2]], rho=1.0, labels=(None, ["x", "y"])))
     assert half.rates(columns="y")["row"].to_numpy().tolist() == [0, 1]
-    swapped = fit(
-        cv.PrivateCounts([[3, 1, 4], [0, 2, 5]], rho=1.0, labels={"column": list("ab"), "row": list("xyz")})
-    )
+    swapped = fit(with_axes([[3, 1, 4], [0, 2, 5]], ("column", "row"), (list("ab"), list("xyz"))))
     assert swapped.tree["posterior"]["theta"].dims == ("chain", "draw", "column", "topic")
     assert swapped.rates(rows="b").sizes == {"column": 1, "row": 3}
 
@@ -82,8 +86,7 @@ def test_one_labelled_axis_and_swapped_names():
 )
 def test_axis_names_that_are_taken_do_not_spoil_a_fit(axes, dims, tmp_path):
     """Two topics and two columns: equal lengths must not make one thing of the two either."""
-    labels = {axes[0]: ["a", "b", "c"], axes[1]: ["x", "y"]}
-    first = fit(cv.PrivateCounts([[3, 1], [0, 2], [5, 0]], rho=1.0, labels=labels))
+    first = fit(with_axes([[3, 1], [0, 2], [5, 0]], axes, (["a", "b", "c"], ["x", "y"])))
     first.save(tmp_path / "run.zarr")
     for posterior in (first, cv.load_posterior(tmp_path / "run.zarr")):
         group = posterior.tree["posterior"]

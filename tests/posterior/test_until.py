@@ -7,7 +7,7 @@ import pytest
 
 import countveil as cv
 from countveil.inference import stopping
-from countveil.posterior.runs import growing_store
+from countveil.posterior.runs import zarr_store
 
 RELEASE = cv.simulate_release([[9, 0, 1], [0, 8, 7], [8, 1, 0]], epsilon=2, seed=1)
 MODEL = cv.TopicModel(2)
@@ -103,7 +103,7 @@ def test_killed_between_its_last_sweep_and_its_end_it_ends_there(enough, tmp_pat
     def die(*_):
         raise SystemExit
 
-    monkeypatch.setattr(growing_store, "mark_complete", die)
+    monkeypatch.setattr(zarr_store, "mark_complete", die)
     with pytest.raises(SystemExit):
         cv.fit(MODEL, RELEASE, until=UNTIL, store=run, **LONG)
     monkeypatch.undo()

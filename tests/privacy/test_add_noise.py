@@ -3,6 +3,7 @@
 import inspect
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -154,6 +155,17 @@ def test_refusal_by_type_shows_no_value(counts):
 def test_masked_arrays_are_refused():
     with pytest.raises(TypeError, match=r"^counts: expected an array without a mask"):
         add_noise(np.ma.masked_array([1, 2], mask=[True, False]), Guarantee(1))
+
+
+def test_lists_of_what_has_masks_or_labels_are_refused():
+    masked = np.ma.masked_array([1, 2], mask=[True, False])
+    series = pd.Series([1, 2], ["tea", "sea"])
+    for listed in ([masked, masked], [[masked]], (series, series[::-1]), [None], ["1"]):
+        with pytest.raises(
+            TypeError, match=r"^counts: expected whole numbers, got a list with something else"
+        ):
+            add_noise(listed, Guarantee(1))
+    assert add_noise([np.array([1, 2]), [np.int8(3), True]], Guarantee(50)).tolist() == [[1, 2], [3, 1]]
 
 
 @pytest.mark.parametrize("guarantee", [1, 1.0, None, "1", Guarantee])

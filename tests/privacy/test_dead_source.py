@@ -11,7 +11,7 @@ from countveil.cli import main
 from countveil.counts import privatize, privatize_to_file
 from countveil.privacy import Guarantee, add_noise, mechanism
 from countveil.privacy.geometric import two_sided_geometric
-from countveil.privacy.source import check_source, system_bits
+from countveil.privacy.random_source import check_source, system_bits
 from privacy.noise_law import repeatable_bits
 
 REFUSED = "^bits: expected fresh ones from the system, got a dead source; nothing was released$"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from countveil.privacy import Guarantee, geometric, guarantee, law, mechanism, table
+from countveil.privacy import Guarantee, geometric, guarantee, law, mechanism, thresholds
 from countveil.privacy.geometric import two_sided_geometric
 from goodness_of_fit import fits, rejects
 from privacy.exact_series import exp_between, floors_of, powers_between, quotient
@@ -59,8 +59,8 @@ def test_a_threshold_at_the_edge_of_a_cell_of_16_bits(place):
         low = ((3 * floor + 1) << bits - 64) // 3
         return low, low + 1
 
-    drawn = table.Table(bounds, 0, 1)
-    assert np.flatnonzero(drawn._cells == table._UNSURE).tolist() == [7]
+    drawn = thresholds.Table(bounds, 0, 1)
+    assert np.flatnonzero(drawn._cells == thresholds._UNSURE).tolist() == [7]
     assert drawn._cells[[0, 6, 8, 2**16 - 1]].tolist() == [0, 0, 1, 1]
     for word in {max(0, place - 1), min(2**48 - 1, place + 1)} - {place}:
         answers = [np.uint16(7).tobytes(), np.uint64(word << 16).tobytes()]
@@ -128,7 +128,7 @@ def test_digits_are_put_together(rate, n_digits):
     tables = [geometric._digit_table(512**i * rate) for i in range(n_digits)]
     tables.append(geometric._one_sided_table(512**n_digits * rate)[1])
     for _ in range(20):
-        words = [rng.choice(np.flatnonzero(each._cells != table._UNSURE)) for each in tables]
+        words = [rng.choice(np.flatnonzero(each._cells != thresholds._UNSURE)) for each in tables]
         expected = sum(
             512**i * int(each._cells[word]) for i, (each, word) in enumerate(zip(tables, words, strict=True))
         )
@@ -208,10 +208,10 @@ def test_every_cell_has_bytes_of_its_own():
     _, drawn = geometric._two_sided_table(rate)
     fair = repeatable_bits()
     first = np.frombuffer(fair(2 * size), dtype=np.uint16).copy()
-    further = [fair(8 * np.count_nonzero(drawn._cells[first] == table._UNSURE))]
+    further = [fair(8 * np.count_nonzero(drawn._cells[first] == thresholds._UNSURE))]
     noise = two_sided_geometric(rate, size, scripted_bits([first.tobytes(), *further]))
-    sure = np.flatnonzero(drawn._cells != table._UNSURE)
-    for cell in np.flatnonzero(drawn._cells[first] != table._UNSURE):
+    sure = np.flatnonzero(drawn._cells != thresholds._UNSURE)
+    for cell in np.flatnonzero(drawn._cells[first] != thresholds._UNSURE):
         other = first.copy()
         other[cell] = sure[0] if drawn._cells[first[cell]] > 0 else sure[-1]
         again = two_sided_geometric(rate, size, scripted_bits([other.tobytes(), *further]))
@@ -238,7 +238,9 @@ def test_the_loss_is_reached_and_never_passed(rate):
                 assert abs(min(losses) + exact) < mpmath.mpf(2) ** -200
 
 
-@pytest.mark.parametrize("module", [law, table, geometric, mechanism], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [law, thresholds, geometric, mechanism], ids=lambda module: module.__name__
+)
 def test_no_floating_point_number_decides(module):
     """No float is written down or made in the files between bits and noise, and no division but of fractions."""
     tree = ast.parse(inspect.getsource(module))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -63,6 +64,29 @@ def tensor():
 def segments(collection):
     """(y, from x, to x) of horizontal lines."""
     return np.array([(one[0, 1], one[0, 0], one[1, 0]) for one in collection.get_segments()])
+
+
+def test_pictures_of_means_alone_say_what_they_need():
+    release = cv.simulate_release([[9, 0, 1], [0, 8, 2], [5, 5, 5]], epsilon=2, seed=0)
+    for keep, drawn in (("columns", report.plot_memberships), ("summaries", report.plot_topics)):
+        posterior = cv.fit(cv.TopicModel(2), release, sweeps=8, thin=1, keep=keep, seed=1, progress=False)
+        with pytest.raises(ValueError, match="keep: expected a fit with keep='all'"):
+            drawn(posterior)
+        with pytest.raises(ValueError, match="keep: expected a fit with keep='all'"):
+            posterior.aligned()
+
+
+def test_rows_may_be_called_by_numbers():
+    """Positions that a picture chooses are no labels."""
+    counts = np.random.default_rng(0).poisson(2.0, (60, 4))
+    labels = ([str(i + 1) for i in range(60)], ["4", "3", "2", "1"])
+    release = cv.simulate_release(counts, epsilon=2, seed=1, labels=labels)
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=100, seed=1, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        ax = report.plot_memberships(posterior, n_rows=3)
+        assert [text.get_text() for text in ax.get_yticklabels()] == ["1", "30", "60"]
+        report.plot_matrices(posterior, n_cells=6)
 
 
 def test_topics_have_their_words_with_means_and_intervals(topics):
@@ -190,6 +214,43 @@ def test_selected_chains_keep_their_numbers_and_are_said_to_be_selected(topics, 
         options = {"loo": False} if kind == "pit" else {}  # leaving out takes more draws
         ax = function_of(kind)(of.chains([1]), **options)
         assert "Selected: 1 of 2 chains (1)." in ax.get_title(loc="left").replace("\n", " "), kind
+
+
+def test_of_very_many_chains_some_are_to_be_chosen(topics, monkeypatch):
+    monkeypatch.setattr("countveil.report.chains.MOST_CHAINS", 1)
+    for plot in (report.plot_traces, report.plot_ranks):
+        with pytest.raises(ValueError, match=r"^posterior: expected at most 1 chains in a picture, got 2; "):
+            plot(topics)
+        plot(topics.chains([1]))
+
+
+def test_tex_gets_no_text_of_others(tmp_path, monkeypatch):
+    """To TeX, where the reader has set it, a label is a program."""
+    seen = []
+    monkeypatch.setattr(
+        "matplotlib.texmanager.TexManager.get_text_width_height_descent",
+        lambda self, tex, *_args, **_named: seen.append(tex) or (1.0, 1.0, 0.0),
+    )
+    monkeypatch.setattr(
+        "matplotlib.texmanager.TexManager.get_grey",
+        lambda self, tex, *_args, **_named: seen.append(tex) or np.zeros((1, 1)),
+    )
+    words = [rf"\\input{{{i}}}" for i in range(6)]
+    counts = np.random.default_rng(0).poisson(3, (8, 6))
+    groups = [r"\\loop"] * 4 + [r"\\repeat"] * 4
+    release = cv.simulate_release(counts, epsilon=2, seed=1, labels=([f"\\row{i}" for i in range(8)], words))
+    posterior = cv.fit(cv.TopicModel(2, groups=groups), release, sweeps=40, thin=1, seed=1, progress=False)
+    network = cv.simulate_release(counts[:6], epsilon=2, seed=1, labels=(words, words))
+    linked = cv.fit(cv.CommunityModel(2), network, sweeps=40, thin=1, seed=1, progress=False)
+    with mpl.rc_context({"text.usetex": True}):
+        for one, plots in (
+            (posterior, (report.plot_topics, report.plot_memberships, report.plot_prevalence)),
+            (linked, (report.plot_network,)),
+        ):
+            for plot in plots:
+                report.save_picture(plot(one), tmp_path / f"{plot.__name__}.png")
+    assert seen, "TeX is asked for numbers"
+    assert not [tex for tex in seen if "input" in tex or "row" in tex or "loop" in tex or "repeat" in tex]
 
 
 def test_ranks_tell_a_chain_that_is_elsewhere(topics, monkeypatch):

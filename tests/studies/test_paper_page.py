@@ -9,7 +9,8 @@ import pytest
 
 from countveil.cli.commands.study import find_study
 from countveil.studies.page import filled, read_summary
-from countveil.studies.results import ResultFolder, summary_text, table_text
+from countveil.studies.results import ResultFolder
+from countveil.studies.summary import summary_text, table_text
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, STUDIES = DOCS / "paper.md", DOCS / "studies"

@@ -1,6 +1,9 @@
 """What all studies rest on: results that survive a stop, the same release for all methods, tables that are right."""
 
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +12,13 @@ from scipy import stats
 
 import countveil as cv
 from countveil.studies import plan as plan_module
-from countveil.studies import results
+from countveil.studies import results, run
 from countveil.studies.experiments.communities import STUDY as COMMUNITIES
 from countveil.studies.experiments.links import STUDY as LINKS
 from countveil.studies.plan import Found, Job, Settings
-from countveil.studies.results import ResultFolder, mean_and_interval, run_study, summary_text
+from countveil.studies.results import ResultFolder
+from countveil.studies.run import run_study
+from countveil.studies.summary import mean_and_interval, summary_text
 
 SETTINGS = Settings(sweeps=10, levels=(3.0, 1.0), sizes=(2,), releases=2)
 
@@ -218,3 +223,32 @@ def test_settings_of_something_else_are_refused(about, tmp_path):
     (tmp_path / "settings.json").write_text(about)
     with pytest.raises(ValueError, match=r"settings\.json: expected that of a study"):
         run_study(STUDY, tmp_path, SETTINGS, {})
+
+
+def test_a_picture_of_a_strangers_study_has_few_panels(tmp_path):
+    folder = ResultFolder(tmp_path / "study", STUDY, "nothing")
+    for i in range(41):
+        folder.add(Job("exact", "paper", 1.0, 0, 100, size=i), Found({}), 1.0)
+    with pytest.raises(ValueError, match=r"fits.csv: expected at most 40 different values of size, got more"):
+        folder.write_results()
+
+
+@pytest.mark.parametrize("name", ["settings.json", "fits.csv"])
+def test_a_strangers_file_that_is_a_hole_is_not_read(name, tmp_path):
+    folder = ResultFolder(tmp_path / "study", STUDY, "nothing")
+    folder.add(Job("exact", "paper", 1.0, 0, 100), Found({}), 1.0)
+    with (folder.path / name).open("r+b") as file:
+        file.truncate(2**33)
+    with pytest.raises(ValueError, match=f"expected a whole file, got {name}, which is mostly a hole"):
+        ResultFolder(folder.path, STUDY, "nothing")
+
+
+def test_processes_import_nothing_from_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    (tmp_path / "selectors.py").write_text("raise SystemExit(7)")
+    begun = [sys.executable, "-c", "import selectors"]  # as processes of multiprocessing begin
+    assert subprocess.run(begun).returncode == 7
+    with run._safe_path():
+        assert subprocess.run(begun).returncode == 0
+    assert "PYTHONSAFEPATH" not in os.environ

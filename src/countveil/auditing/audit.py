@@ -90,7 +90,7 @@ def audit(
     checks = [
         *(check for one in tested for check in _named(one, _checks(one, samples, mechanism))),
         *_named(STRONG, check_strong_noise(mechanism, samples // 4, any_type=mechanism is add_noise)),
-        *_named(OFTEN, check_calls(mechanism, samples // 50)),
+        *_named(OFTEN, check_calls(mechanism, samples // 50, any_type=mechanism is add_noise)),
     ]
     if mechanism is add_noise:
         checks += check_paths(tested, samples // 20)

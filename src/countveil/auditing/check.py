@@ -12,7 +12,7 @@ from countveil.privacy import Guarantee
 
 Mechanism = Callable[[np.ndarray, Guarantee], np.ndarray]
 
-# Per check, for a right mechanism. Up to fifty checks: a right one fails less than one audit in a hundred thousand.
+# Per p-value, for a right mechanism. Up to fifty of them: a right one fails less than one audit in 100,000.
 FALSE_ALARM = 2e-7
 # What a check says it finds, it finds with this probability.
 POWER = 0.99

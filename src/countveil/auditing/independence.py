@@ -7,7 +7,7 @@ import os
 import random
 import select
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import stats
@@ -21,27 +21,42 @@ Draw = Callable[[], np.ndarray]
 
 BLOCK = (25, 40)  # cells of one row of an array of three axes
 LAGS = (1, 2, 3, 40, 1000)  # among them the next cell along each axis
+WIDTH = 200  # of a matrix
 ARRAYS, ARRAY = 200, (30, 50)  # calls whose noise is summed, and their arrays
 LEAST_NOISE = 1000  # variance of a sum that is as good as normal
 PATIENCE = 60  # seconds for a child that must draw a little noise
 
 
 def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) -> list[Check]:
-    """Pairs of cells along every axis, all distances at once, the same cell in two calls; counts of other cells."""
+    """Pairs of cells along every axis, all distances at once, the same cell in two calls; counts of other cells.
+
+    In an array of three axes, in a matrix and in a line.
+    """
     rho, rng = guarantee.rho, np.random.default_rng()
     shape = (max(size // (BLOCK[0] * BLOCK[1]), 2), *BLOCK)
-    counts = mixed_counts(shape, rng)
-    noise = noise_on(mechanism, guarantee, counts).ravel()
-    again = noise_on(mechanism, guarantee, mixed_counts(shape, rng)).ravel()
-    near = min(pair_pvalue(*pairs(noise, lag), rho) for lag in LAGS) * len(LAGS)
+    forms = ((shape, LAGS), ((max(size // WIDTH, 2), WIDTH), (1, 2, 3, WIDTH)), ((size,), (1, 2, 3)))
+    half = any_half(rng)
+    trials: list[tuple[np.ndarray, np.ndarray]] = []
+    close: list[float] = []
+    later: list[float] = []
+    others: list[float] = []
+    for axes, lags in forms:
+        counts = mixed_counts(axes, rng)
+        noise = noise_on(mechanism, guarantee, counts).ravel()
+        again = noise_on(mechanism, guarantee, mixed_counts(axes, rng)).ravel()
+        trials.append((noise, again))
+        close += [pair_pvalue(*pairs(noise, lag), rho) for lag in lags]
+        later.append(pair_pvalue(noise, again, rho))
+        others += others_pvalues(noise, again, counts.ravel(), rho, half, lags)
+    noise, again = trials[0]
+    near = min(close) * len(close)
     # Any distance: a block of noise used twice, a period of the generator. Signs and sizes apart.
     far = min(any_lag_pvalue(np.sign(noise)), any_lag_pvalue(np.abs(noise) > 0.7 / rho)) * 2
-    calls = pair_pvalue(noise, again, rho)
+    calls = min(later) * len(later)
     rows = [one for both in (noise, again) for one in both.reshape(shape[0], -1)]
     arrays = [noise_on(mechanism, guarantee, mixed_counts(ARRAY, rng)).ravel() for _ in range(ARRAYS)]
     sums = min(sums_pvalue(rows, rho), sums_pvalue(arrays, rho)) * 2
-    others, n_tests = others_pvalue(noise, again, counts.ravel(), rho, any_half(rng))
-    error = smallest_error(rho, noise.size // 16, n_tests)  # of the rarest kind of counts
+    error = smallest_error(rho, size // 16, len(others))  # of the rarest kind of counts
     return [
         check_pvalue("neighbouring cells", near, "independent", "depend on each other"),
         check_pvalue("cells at any distance", far, "uncorrelated", "correlated"),
@@ -49,7 +64,7 @@ def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) ->
         check_pvalue("sums of noise over rows and arrays", sums, "as far from 0 as they should", "are not"),
         check_pvalue(
             "counts of other cells",
-            others,
+            min(others) * len(others),
             "do not show in the noise",
             "show in the noise",
             finds=f"a rate that is off by {error:.1%} beside counts of one size" if error else "",
@@ -57,19 +72,19 @@ def check_independence(mechanism: Mechanism, guarantee: Guarantee, size: int) ->
     ]
 
 
-def others_pvalue(
-    noise: np.ndarray, again: np.ndarray, counts: np.ndarray, rho: float, half: int
-) -> tuple[float, int]:
+def others_pvalues(
+    noise: np.ndarray, again: np.ndarray, counts: np.ndarray, rho: float, half: int, lags: Sequence[int]
+) -> list[float]:
     """Noise has its law whatever the next cells hold, and whatever the call before held in its place.
 
     Noise may be independent from cell to cell, and right by the count that it is added to, and yet tell of another
-    one: by its sign, say. The p-value, and of how many tests it is.
+    one: by its sign, say.
     """
     found = []
     for kind in kinds(counts, half):
-        found += [fit_pvalue(noise[np.roll(kind, step)], rho) for lag in LAGS for step in (lag, -lag)]
+        found += [fit_pvalue(noise[np.roll(kind, step)], rho) for lag in lags for step in (lag, -lag)]
         found.append(fit_pvalue(again[kind], rho))
-    return min(found) * len(found), len(found)
+    return found
 
 
 def sums_pvalue(parts: list[np.ndarray], rho: float) -> float:

@@ -34,7 +34,8 @@ def chances(rho: float, edges: np.ndarray) -> np.ndarray:
 def groups(rho: float, size: int) -> np.ndarray:
     """Edges of at most some 200 intervals, each expecting enough of ``size`` samples; none where noise is rare."""
     reach = max(np.log(max(size / (2 * MIN_EXPECTED), 1)) / rho, 1.0)
-    edges = np.unique(np.round(np.linspace(-reach - 1, reach, 201)).astype(np.int64))
+    number = min(201, size // MIN_EXPECTED + 2)  # more would be deleted again, one by one
+    edges = np.unique(np.round(np.linspace(-reach - 1, reach, number)).astype(np.int64))
     while len(edges):
         poor = np.flatnonzero(chances(rho, edges) * size < MIN_EXPECTED)
         if not len(poor):

@@ -1,72 +1,140 @@
 """Does every way to a release give the noise it should? Through ``privatize`` and ``privatize_to_file``.
 
-Each form is released with one guarantee for all, so strong that a cell without noise shows, and with another one
-for every row; graphs, whose rows must share one, with each of them. Every level must have its own law, and just the
-cells that should be are released.
+Each form is released with one guarantee for all, that of a document and that of a person, so strong that a cell
+without noise shows, and one with the noise of another cell or of another release; without negative values; and with
+a guarantee for every row (graphs, whose rows must share one, with each of them). Every level must have its own law,
+whatever kind of count it is added to, and just the cells that should be are released. At the usual size matrices
+are so large that they are worked on in several blocks of rows.
 """
 
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, stats
 
-from countveil.auditing.check import Check, check_pvalue
-from countveil.auditing.law import fit_pvalue
+from countveil.auditing.check import FALSE_ALARM, POWER, Check, check_pvalue
+from countveil.auditing.law import fit_pvalue, smallest_error
 from countveil.auditing.strong_noise import copied_pvalue, one_in, raw_pvalue
-from countveil.auditing.trials import mixed_counts
-from countveil.counts import PrivateCounts, load_release, privatize, privatize_to_file
+from countveil.auditing.trials import any_half, kinds, mixed_counts
+from countveil.counts import NoiseAloneWarning, PrivateCounts, load_release, privatize, privatize_to_file
 from countveil.privacy import Guarantee
 
 # Not stronger: the sum of a release's values must stay exact in a file.
 STRONG = Guarantee(1, precision=10**9)
+OF_PERSON = Guarantee(1, precision=10**9, unit="person")  # the same noise
+# Counts that are next to nothing beside that noise, and those that it does not reach.
+_SMALL, _LARGE = 1000, 2**37
+# Rows and columns without a count, beside cells without one.
+_EMPTY = 0.05
 Promise = Guarantee | list[Guarantee]
-Way = Callable[[np.ndarray, Promise], PrivateCounts]
+Way = Callable[
+    [np.ndarray, Promise, bool], PrivateCounts
+]  # counts, guarantees, and whether to keep negative values
 
 
 def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
-    """Every form of input with some ``size`` cells, most of them zeros."""
+    """Tables and graphs with some ``size`` cells, and other forms with three times as many; most are zeros."""
     rng = np.random.default_rng()
-    side = max(int(size**0.5), 20) // 4 * 4
-    counts = mixed_counts((side, side), rng)
-    counts[rng.random(counts.shape) < 0.6] = 0
     # The unit changes no noise, and only rows and cells have levels by row.
     levels = [*(Guarantee(one.epsilon, one.precision) for one in guarantees), STRONG]
-    by_row = [levels[i % len(levels)] for i in range(side)]
-    return [
-        _check(
-            name, path, kept(side), counts, [STRONG, by_row] if path not in _GRAPHS else [STRONG, *guarantees]
-        )
-        for name, (path, kept) in _paths().items()
-    ]
+    checks = []
+    for name, (path, kept) in _paths().items():
+        of_graph = path in _GRAPHS
+        side = max(int((3 * size if path in _BLOCKS else size) ** 0.5), 20) // 4 * 4
+        counts = mixed_counts((side, side), rng)
+        counts[rng.random(counts.shape) < 0.6] = 0
+        counts[rng.random(side) < _EMPTY] = 0
+        counts[:, rng.random(side) < _EMPTY] = 0
+        # By chance: in turn they would be the same in every block whose number of rows is a multiple.
+        by_row = [levels[i] for i in rng.permutation(np.arange(side) % len(levels))]
+        others: list[Promise] = [*guarantees] if of_graph else [by_row]
+        with warnings.catch_warnings():
+            # Which there may well be: that is how strong a guarantee can be.
+            warnings.simplefilter("ignore", NoiseAloneWarning)
+            checks.append(_check(name, path, kept(side), counts, [STRONG, OF_PERSON, *others]))
+    return checks
 
 
 def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises: list[Promise]) -> Check:
     found: list[float] = []
-    n_strong = 0
+    strong: list[np.ndarray] = []
+    half = any_half(np.random.default_rng())
     for promise in promises:
-        released = np.ma.asarray(path(counts, promise).to_dense()).reshape(counts.shape)
+        released = np.ma.asarray(path(counts, promise, True).to_dense()).reshape(counts.shape)
         if not np.array_equal(~np.ma.getmaskarray(released), kept):
             return Check(f"through {name}", False, "other cells are released than should be")
         noise = released.data - counts
         each = promise if isinstance(promise, list) else [promise] * len(counts)
         for level in dict.fromkeys(each):
             rows = [one == level for one in each]
-            part = noise[rows][kept[rows]]
+            part, under = noise[rows][kept[rows]], counts[rows][kept[rows]]
             found.append(fit_pvalue(part, level.rho))
+            found += [fit_pvalue(part[kind], level.rho) for kind in kinds(under, half)]
             if level.rate == STRONG.rate:
-                found += [raw_pvalue(part, STRONG.rho), copied_pvalue(part, STRONG.rho)]
-                n_strong = max(n_strong, part.size)
+                strong.append(part)
+        if promise == STRONG:
+            found += beside_pvalues(noise, kept, counts, half)
+    clamped = np.ma.asarray(path(counts, STRONG, False).to_dense()).reshape(counts.shape).data
+    found += clamped_pvalues(clamped[kept], counts[kept])
+    strong.append((clamped - counts)[kept & (clamped > 0)])
+    of_all = np.concatenate(strong)
+    found += [raw_pvalue(of_all, STRONG.rho), copied_pvalue(of_all, STRONG.rho)]
+    # All ways are looked at together, and one alone may leave cells without noise.
+    fewest, empty = min(part.size for part in strong), int((counts[kept] == 0).sum())
+    one = one_in(of_all.size, STRONG.rho, len(found)) * fewest // of_all.size
     good, bad = (
         "every cell and every row's level has its noise",
         "some cells do not have the noise they should",
     )
-    finds = f"one cell in {one_in(n_strong, STRONG.rho, len(found)):,} without noise"
+    error = smallest_error(STRONG.rho, fewest, len(found))
+    finds = (
+        (f"a rate that is off by {error:.1%}, " if error else "")
+        + f"one cell in {one:,} without noise; without negative values, of those without a count one in "
+        f"{one_clamped_in(empty, len(found)):,}"
+    )
     return check_pvalue(f"through {name}", min(found) * len(found), good, bad, finds=finds)
+
+
+def beside_pvalues(noise: np.ndarray, kept: np.ndarray, counts: np.ndarray, half: int) -> list[float]:
+    """Noise has its law whatever the cells beside hold, along either axis: it may be right by its own count."""
+    return [
+        fit_pvalue(noise[kept & np.roll(kind, step, axis)], STRONG.rho)
+        for kind in kinds(counts, half)
+        for axis in (0, 1)
+        for step in (1, -1)
+    ]
+
+
+def one_clamped_in(n_cells: int, tests: int) -> int:
+    """One raw cell in so many is found by ``clamped_pvalues`` among so many cells whose count is 0.
+
+    It is a 0 as half of the others are, so that only the number of these tells: a share s of raw ones has s/2 fewer
+    positive cells, whose standard deviation is 1 / (2 sqrt(n)).
+    """
+    sds = stats.norm.isf(FALSE_ALARM / (2 * tests)) + stats.norm.ppf(POWER)
+    return int(np.sqrt(n_cells) / sds)
+
+
+def clamped_pvalues(released: np.ndarray, counts: np.ndarray) -> list[float]:
+    """Of a release without negative values: how many are positive, and what these have beyond their counts.
+
+    At so small a rho, half of the noise takes a small count, or none, above 0, and no noise a large one below it.
+    """
+    found, noise = [], released - counts
+    for counted in (counts == 0, (counts > 0) & (counts <= _SMALL)):
+        above = released[counted] > 0
+        found.append(float(stats.binomtest(int(above.sum()), above.size, 0.5).pvalue) if above.size else 1.0)
+    half = noise[(released > 0) & (counts <= _SMALL)]
+    mirrored = half * np.random.default_rng().choice([-1, 1], half.size)
+    for part in (mirrored, noise[counts >= _LARGE]):
+        found += [fit_pvalue(part, STRONG.rho), raw_pvalue(part, STRONG.rho)]
+    return found
 
 
 def _paths() -> dict[str, tuple[Way, Callable[[int], np.ndarray]]]:
@@ -75,6 +143,8 @@ def _paths() -> dict[str, tuple[Way, Callable[[int], np.ndarray]]]:
         "an array of three axes": (_array, _all),
         "a sparse matrix": (_sparse, _all),
         "a file": (_file, _all),
+        "a wide table": (_wide, _all),
+        "a long table": (_long, _all),
     }
     try:
         import networkx  # noqa: F401
@@ -90,37 +160,67 @@ def _all(n: int) -> np.ndarray:
     return np.ones((n, n), dtype=bool)
 
 
-def _array(counts: np.ndarray, promise: Promise) -> PrivateCounts:
-    return privatize(counts.reshape(len(counts), -1, 4), guarantee=promise, keep_negative=True)
+def _array(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
+    return privatize(counts.reshape(len(counts), -1, 4), guarantee=promise, keep_negative=negative)
 
 
-def _sparse(counts: np.ndarray, promise: Promise) -> PrivateCounts:
-    return privatize(sparse.csr_array(counts), guarantee=promise, keep_negative=True)
+def _sparse(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
+    return privatize(sparse.csr_array(counts), guarantee=promise, keep_negative=negative)
 
 
-def _file(counts: np.ndarray, promise: Promise) -> PrivateCounts:
+def _file(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "release.parquet"
-        privatize_to_file(counts, path, guarantee=promise, keep_negative=True)
+        privatize_to_file(counts, path, guarantee=promise, keep_negative=negative)
         return load_release(path)
 
 
-def _directed(counts: np.ndarray, promise: Promise) -> PrivateCounts:
-    return _graph("DiGraph", counts, promise)
+def _wide(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
+    """Its rows and columns are named, declared in another order, and released in that of ``counts``."""
+    import pandas as pd
+
+    rows, columns = (_names(kind, n) for kind, n in zip(("row", "column"), counts.shape, strict=True))
+    table = pd.DataFrame(counts, rows, columns).iloc[::-1, ::-1]
+    return privatize(table, guarantee=promise, rows=rows, columns=columns, keep_negative=negative)
 
 
-def _undirected(counts: np.ndarray, promise: Promise) -> PrivateCounts:
-    return _graph("Graph", np.triu(counts), promise)
+def _long(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
+    """Only cells with a count have a line."""
+    import pandas as pd
+
+    rows, columns = (_names(kind, n) for kind, n in zip(("row", "column"), counts.shape, strict=True))
+    i, j = np.nonzero(counts)
+    lines = {"row": np.array(rows)[i], "column": np.array(columns)[j], "n": counts[i, j]}
+    by = ("row", "column", "n")
+    options: dict[str, Any] = {"guarantee": promise, "keep_negative": negative}
+    found: PrivateCounts = privatize(
+        pd.DataFrame(lines)[::-1], long=by, rows=rows, columns=columns, **options
+    )
+    return found
 
 
-def _graph(kind: str, counts: np.ndarray, promise: Promise) -> PrivateCounts:
+def _names(kind: str, n: int) -> list[str]:
+    """In an order that is not sorted."""
+    return [f"{kind} {n - i}" for i in range(n)]
+
+
+def _directed(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
+    return _graph("DiGraph", counts, promise, negative)
+
+
+def _undirected(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
+    return _graph("Graph", np.triu(counts), promise, negative)
+
+
+def _graph(kind: str, counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
     import networkx
 
     names = [f"node {i}" for i in range(len(counts))]
     graph: Any = getattr(networkx, kind)()
     graph.add_nodes_from(names)
     graph.add_weighted_edges_from((names[i], names[j], int(counts[i, j])) for i, j in np.argwhere(counts))
-    return privatize(graph, rows=names, guarantee=promise, keep_negative=True)
+    return privatize(graph, rows=names, guarantee=promise, keep_negative=negative)
 
 
+_BLOCKS = (_array, _sparse, _file)
 _GRAPHS = (_directed, _undirected)

@@ -20,8 +20,8 @@ from countveil.auditing.check import (
     least_excess,
     noise_on,
 )
-from countveil.auditing.law import fit_pvalue
-from countveil.auditing.trials import large_trials, small_trials
+from countveil.auditing.law import fit_pvalue, smallest_error
+from countveil.auditing.trials import any_half, kinds, large_trials, small_trials, typed_trials
 from countveil.privacy import Guarantee
 
 STRONG = Guarantee(1, precision=10**12)
@@ -30,11 +30,19 @@ SMALL_CALLS = 200
 
 
 def check_strong_noise(mechanism: Mechanism, size: int, *, any_type: bool) -> list[Check]:
-    """Some ``size`` mixed cells in large arrays, and two hundred small arrays, of any type where that is served."""
+    """Some ``size`` mixed cells in large arrays, and two hundred small ones; of every type where that is served."""
     rng = np.random.default_rng()
     trials = [*large_trials(size, rng), *small_trials(SMALL_CALLS, rng, any_type)]
-    noise = np.concatenate([noise_on(mechanism, STRONG, counts).ravel() for counts in trials])
-    rho = STRONG.rho
+    of_a_type, rho, half = size // 20, STRONG.rho, any_half(rng)
+    parts = [noise_on(mechanism, STRONG, counts).ravel() for counts in trials]
+    laws: list[float] = []  # on counts of every type, and whatever they are
+    for counts in typed_trials(of_a_type, rng) if any_type else ():
+        parts.append(noise_on(mechanism, STRONG, counts).ravel())
+        laws.append(fit_pvalue(parts[-1], rho))
+        laws += [fit_pvalue(parts[-1][kind], rho) for kind in kinds(counts.ravel().astype(np.int64), half)]
+    noise = np.concatenate(parts)
+    laws.append(fit_pvalue(noise, rho))
+    error = smallest_error(rho, of_a_type, len(laws))
     copies = len(noise) / least_excess(_copies_expected(len(noise), rho), 1)
     return [
         check_pvalue(
@@ -42,7 +50,8 @@ def check_strong_noise(mechanism: Mechanism, size: int, *, any_type: bool) -> li
             raw_pvalue(noise, rho),
             "none",
             "some",
-            finds=f"one cell in {one_in(len(noise), rho):,}, of any array",
+            finds=f"one cell in {one_in(len(noise), rho):,}, of any array"
+            + f"; of one type alone, one in {one_in(len(noise), rho) * of_a_type // len(noise):,}" * any_type,
         ),
         check_pvalue(
             "noise used twice",
@@ -51,7 +60,15 @@ def check_strong_noise(mechanism: Mechanism, size: int, *, any_type: bool) -> li
             "found",
             finds=f"one cell in {int(copies):,}",
         ),
-        check_pvalue("law of strong noise", fit_pvalue(noise, rho), "fits", "is another one"),
+        check_pvalue(
+            "law of strong noise",
+            min(laws) * len(laws),
+            "fits",
+            "is another one",
+            finds=f"a rate that is off by {error:.1%} on counts of one type alone"
+            if any_type and error
+            else "",
+        ),
         check_pvalue(
             "remainders of strong noise",
             remainders_pvalue(noise),

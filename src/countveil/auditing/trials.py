@@ -30,7 +30,7 @@ def mixed_counts(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray
     return pool[rng.integers(0, len(pool), shape, dtype=np.uint16)]
 
 
-#: Bits of small and ordinary counts by which they are split, beside the first.
+#: Bits of counts by which they are split, beside the first.
 BITS = (1, 2, 3)
 
 
@@ -42,8 +42,9 @@ def any_half(rng: np.random.Generator) -> int:
 def kinds(counts: np.ndarray, half: int) -> list[np.ndarray]:
     """Counts by size, parity and further bits, and any half of them: noise that depends on the count would show.
 
-    Zeros, small, ordinary and large ones, odd and even ones; of small and ordinary ones those with a bit of
-    ``BITS``; of ordinary and of large ones a half that nobody knows beforehand (multiply-shift hashing).
+    Zeros, small, ordinary and large ones, odd and even ones, odd ones of each size; of small and ordinary ones, and
+    of large ones, those with a bit of ``BITS``; of ordinary and of large ones a half that nobody knows beforehand
+    (multiply-shift hashing).
     """
     size = np.searchsorted([1, 10, 1000], counts, side="right")
     odd = counts % 2 == 1
@@ -53,7 +54,8 @@ def kinds(counts: np.ndarray, half: int) -> list[np.ndarray]:
         *(size == i for i in range(4)),
         odd,
         ~odd,
-        *(few & (counts >> bit & 1 == 1) for bit in BITS),
+        *(odd & (size == i) for i in (1, 2, 3)),
+        *(some & (counts >> bit & 1 == 1) for some in (few, size == 3) for bit in BITS),
         *(chosen & (size == i) for i in (2, 3)),
     ]
 
@@ -68,6 +70,18 @@ def large_trials(size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     yield mixed_counts((max(size // 6 // 299, 1), 13, 23), rng)
 
 
+def typed_trials(size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """A matrix of some ``size`` mixed cells of every type."""
+    for kind in TYPES:
+        yield typed(mixed_counts((max(size // 7, 1), 7), rng), kind)
+
+
+def typed(counts: np.ndarray, kind: str) -> np.ndarray:
+    """The counts in this type, those that it does not hold as large as it goes."""
+    largest = 1 if kind == "bool" else min(int(np.iinfo(kind).max), 2**40)
+    return np.minimum(counts, largest).astype(kind)
+
+
 def small_trials(number: int, rng: np.random.Generator, any_type: bool) -> Iterator[np.ndarray]:
     """So many arrays of one to three axes, each axis of 1 to 6 cells; or of every type, some of them read-only."""
     counts = mixed_counts((number, 6, 6, 6), rng)
@@ -76,7 +90,6 @@ def small_trials(number: int, rng: np.random.Generator, any_type: bool) -> Itera
     ):
         i, j, k = ends
         kind = TYPES[rng.integers(len(TYPES))] if any_type else "int64"
-        largest = 1 if kind == "bool" else min(int(np.iinfo(kind).max), 2**40)
-        typed = np.minimum(one, largest).astype(kind)
-        typed.setflags(write=not any_type or bool(rng.integers(2)))
-        yield (typed[:i, 0, 0], typed[:i, :j, 0], typed[:i, :j, :k])[axes - 1]
+        given = typed(one, kind)
+        given.setflags(write=not any_type or bool(rng.integers(2)))
+        yield (given[:i, 0, 0], given[:i, :j, 0], given[:i, :j, :k])[axes - 1]

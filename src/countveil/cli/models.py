@@ -93,25 +93,46 @@ def groups_of_rows(flag: str, text: str) -> Any:
         raise ValueError(f"{flag}: expected FILE.csv:COLUMN, got {text!r}")
     local_path(path, flag)
     # As text, all of it: years are names here, and a group may be called NA. What is empty is missing.
-    table = pd.read_csv(path, sep="\t" if path.endswith(".tsv") else ",", dtype=str, keep_default_na=False)
+    table = pd.read_csv(
+        path,
+        sep="\t" if path.endswith(".tsv") else ",",
+        dtype=str,
+        keep_default_na=False,
+        skip_blank_lines=False,  # one is a row without a group, where rows go by order
+    ).fillna("")
+    if not isinstance(
+        table.index, pd.RangeIndex
+    ):  # R gives labels no name: its header is shorter than the lines
+        if isinstance(table.index, pd.MultiIndex):
+            raise ValueError(
+                f"{flag}: expected as many names in the first line of {path} as columns, got fewer"
+            )
+        if len(table) and (table.iloc[:, -1] == "").all():
+            raise ValueError(
+                f"{flag}: expected as many names in the first line of {path} as there are fields, got lines that "
+                "end with a comma: a name for it, or no comma"
+            )
+        table = table.reset_index(names="" if "" not in table.columns else "label")
     if column not in table.columns:
         listed = ", ".join(map(repr, table.columns))
         raise ValueError(f"{flag}: expected one of the columns {listed} of {path}, got {column!r}")
-    groups = [value or None for value in table[column]]
     rows = table.columns[0]
     if len(table.columns) == 1:
-        return groups  # there is nothing to tell which row is which but their order
+        return [
+            value or None for value in table[column]
+        ]  # there is nothing to tell which row is which but their order
     if rows == column:
         raise ValueError(
             f"{flag}: expected the labels of the rows in the first column of {path}, got {column!r} there; put it "
             "after the labels, or into a file of its own, whose lines are in the order of the rows"
         )
+    table = table[(table != "").any(axis=1)]
     twice = table[rows][table[rows].duplicated()]
     if len(twice):
         raise ValueError(
             f"{flag}: expected every row once in the column {rows!r}, got {twice.iloc[0]!r} again"
         )
-    return dict(zip(table[rows], groups, strict=True))
+    return dict(zip(table[rows], (value or None for value in table[column]), strict=True))
 
 
 def _topics(posterior: Posterior, n_words: int) -> str:

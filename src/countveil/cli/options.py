@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def add_command(
 
 
 def read_label_file(file: str | None) -> list[str] | None:
-    """One label per line, as a text editor or R writes them; an empty line is no label. None stays None."""
+    """One label per line, as a text editor or R writes them, quoted too; an empty line is none. None stays None."""
     if file is None:
         return None
     from countveil.counts.places import local_path
@@ -55,6 +57,8 @@ def read_label_file(file: str | None) -> list[str] | None:
         "rb"
     ) as opened:  # which may be a pipe; read(n) would ask for n bytes of memory at once
         while len(encoded) <= _MOST_LABELS and (part := opened.read(1 << 20)):
+            if 0 in part:  # as in a file that is a hole
+                raise ValueError(f"{file}: expected labels as UTF-8 text, got something else")
             encoded += part
     if len(encoded) > _MOST_LABELS:
         raise ValueError(f"{file}: expected at most {_MOST_LABELS:,} bytes of labels, got more")
@@ -62,7 +66,32 @@ def read_label_file(file: str | None) -> list[str] | None:
         text = encoded.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise ValueError(f"{file}: expected labels as UTF-8 text, got something else") from None
-    return [line for line in text.split("\n") if line]
+    lines = [line for line in text.split("\n") if line]
+    quoted = [len(line) > 1 and line[0] == line[-1] == '"' for line in lines]
+    # R quotes all text, pandas and spreadsheets what has a comma or a quotation mark in it.
+    needed = (
+        "," in line or '""' in line[1:-1] for line, is_quoted in zip(lines, quoted, strict=True) if is_quoted
+    )
+    if not lines or not (all(quoted) or any(needed)):
+        return lines
+    fields = []
+    with suppress(csv.Error):  # as where a quotation mark ends in the middle
+        fields = [
+            next(csv.reader([line], strict=True)) if q else [line]
+            for line, q in zip(lines, quoted, strict=True)
+        ]
+    if not fields or any(len(each) != 1 for each in fields):
+        raise ValueError(f"{file}: expected one label per line, got several quoted fields in some")
+    return [each[0] for each in fields]
+
+
+def check_not_counts(arguments: argparse.Namespace) -> None:
+    """Refuse the counts in place of labels, which are released as they are."""
+    for option in ("rows", "columns"):
+        file = getattr(arguments, option)
+        with suppress(OSError):  # what is not there is said later
+            if file is not None and os.path.samefile(file, arguments.counts):  # noqa: PTH121 (also of what is no Path)
+                raise ValueError(f"{option}: expected a file of labels, one per line, got the file of counts")
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import lzma
 import os
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +30,21 @@ def check_folder(name: str, option: str) -> None:
         raise FileNotFoundError(f"{option}: expected an existing folder, got {str(folder)!r}")
 
 
-def check_free(table: pd.DataFrame, name: str, overwrite: bool) -> None:
-    """Refuse a name that another file has, unless told otherwise; a table with the same columns is an older one."""
+def check_free(table: pd.DataFrame, name: str, overwrite: bool) -> bool:
+    """Refuse a name that another file has, unless told otherwise; a table with the same columns is an older one.
+
+    Whether there is a file to be replaced: what comes there later is not.
+    """
     columns = list(_for_spreadsheets(table.head(0)).columns)
     target = Path(os.path.realpath(name))
     if not target.is_file() or overwrite or _descriptor(name) is not None:
-        return
+        return overwrite
     if ".csv" not in target.suffixes or not _has_columns(target, columns):
         raise FileExistsError(
             f"expected a new name, or a table of this command to replace, got {name}, which is something else; "
             "--overwrite replaces it"
         )
+    return True
 
 
 def _has_columns(file: Path, columns: list[Any]) -> bool:
@@ -68,9 +74,12 @@ def _descriptor(name: str) -> int | None:
     return None
 
 
-def write_table(table: pd.DataFrame, name: str, more: Iterable[pd.DataFrame] = ()) -> None:
+def write_table(
+    table: pd.DataFrame, name: str, more: Iterable[pd.DataFrame] = (), *, overwrite: bool = False
+) -> None:
     """Write a table that is complete or not there; what is no file (/dev/stdout, a pipe) gets it as it comes.
 
+    ``overwrite`` says whether there is one to be replaced (``check_free``).
     ``more`` are further lines of it, made while it is written.
     """
     from countveil.counts.files.atomic import new_file
@@ -86,15 +95,22 @@ def write_table(table: pd.DataFrame, name: str, more: Iterable[pd.DataFrame] = (
             _write(file, table, more)
     else:
         # Not by its name, which others may turn.
-        with new_file(target, overwrite=True) as new, _compressed(new, target.suffix) as packed:
+        with new_file(target, overwrite=overwrite) as new, _compressed(new, target.suffix) as packed:
             _write(packed, table, more)
     print(f"Wrote {visible(name)}.")
 
 
 def _write(file: Any, table: pd.DataFrame, more: Iterable[pd.DataFrame]) -> None:
-    _for_spreadsheets(table).to_csv(file, mode="wb", index=False)
-    for further in more:
-        _for_spreadsheets(further).to_csv(file, mode="wb", index=False, header=False)
+    for part, has_names in chain([(table, True)], ((one, False) for one in more)):
+        safe = _for_spreadsheets(part)
+        safe.to_csv(file, mode="wb", index=False, header=has_names, quoting=_quoting(safe))
+
+
+def _quoting(table: pd.DataFrame) -> Any:
+    """Around all text where some has a carriage return: Python before 3.13 leaves it bare, and a line is two."""
+    texts = table.select_dtypes(exclude="number")
+    bare = any("\r" in str(cell) for cell in chain(table.columns, *(texts[name] for name in texts)))
+    return csv.QUOTE_NONNUMERIC if bare else csv.QUOTE_MINIMAL
 
 
 def _compressed(file: Any, suffix: str) -> AbstractContextManager[Any]:

@@ -8,7 +8,7 @@ else may see the counts.
 from countveil.counts.files.header import ReleaseFileError
 from countveil.counts.ledger.ledger import Ledger, LedgerError
 from countveil.counts.private_counts import PrivateCounts, load_release
-from countveil.counts.privatize import privatize, privatize_to_file
+from countveil.counts.privatize import NoiseAloneWarning, privatize, privatize_to_file
 from countveil.counts.simulate import simulate_release
 from countveil.counts.sources.append import append_release, stack_files
 from countveil.counts.sources.combine import CombinedReleases, combine_releases
@@ -18,6 +18,7 @@ __all__ = [
     "CombinedReleases",
     "Ledger",
     "LedgerError",
+    "NoiseAloneWarning",
     "PrivateCounts",
     "ReleaseFileError",
     "append_release",

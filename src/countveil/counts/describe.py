@@ -98,7 +98,7 @@ def _plain_rows(contents: Contents) -> np.ndarray:
 def _up(epsilon: Fraction) -> str:
     """Four digits, rounded up: never more privacy than there is."""
     context = Context(prec=4, rounding=ROUND_CEILING)
-    return f"{context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)).normalize():f}"
+    return f"{context.normalize(context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))):f}"
 
 
 def _labelled(contents: Contents) -> str:

@@ -33,7 +33,7 @@ def has_labels(given: Any) -> bool:
     # Most that is asked about: entries of long lists.
     if isinstance(given, np.ndarray | np.generic | int | float | str | bytes | list | tuple):
         return False
-    return any(not _is_made_up(axis) for axis in _axes_of(given))
+    return any(not is_made_up(axis) for axis in _axes_of(given))
 
 
 def _axes_of(given: Any) -> list[Any]:
@@ -46,7 +46,8 @@ def _axes_of(given: Any) -> list[Any]:
     return [axis for axis in axes if axis is not None and not callable(axis)]
 
 
-def _is_made_up(axis: Any) -> bool:
+def is_made_up(axis: Any) -> bool:
+    """Whether they are but 0, 1, 2, ..., as pandas gives them to an array, or what polars calls its columns."""
     if type(axis).__name__ == "RangeIndex":
         return axis.start == 0 and axis.step == 1
     if not isinstance(axis, np.ndarray | list) or np.ndim(axis) != 1:

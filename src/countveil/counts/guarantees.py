@@ -29,8 +29,10 @@ class RowGuarantees(NamedTuple):
                 "people and has noise once; pass the strictest for all (smallest epsilon, largest precision)"
             )
         if len(self.rows) != n_rows:
-            got = f"expected one value or {n_rows} (one per row), got {len(self.rows)}"
-            raise ValueError(f"{self.parameter}: {got}")
+            # Not how many: of a table that may be how many lines somebody's data have.
+            raise ValueError(
+                f"{self.parameter}: expected one value or one per row, got {len(self.rows)}, another number"
+            )
         return self._replace(rows=None) if len(set(self.rows)) == 1 else self
 
     def rho(self, n_axes: int) -> np.ndarray:
@@ -45,9 +47,11 @@ class RowGuarantees(NamedTuple):
             return add_noise(counts, self.guarantee)
         each = self.rows[start : start + len(counts)]
         noisy = np.empty(counts.shape, dtype=np.int64)
-        for guarantee in dict.fromkeys(each):
-            chosen = np.array([g == guarantee for g in each])
-            noisy[chosen] = add_noise(counts[chosen], guarantee)
+        of_level: dict[Guarantee, list[int]] = {}
+        for place, guarantee in enumerate(each):
+            of_level.setdefault(guarantee, []).append(place)
+        for guarantee, places in of_level.items():
+            noisy[places] = add_noise(counts[places], guarantee)
         return noisy
 
 

@@ -17,8 +17,8 @@ from countveil.counts.bounded.room import ReleaseFileError
 from countveil.counts.bounded.within import check_folder, data_size, open_regular, read_regular, size_on_disk
 from countveil.counts.remote import NotReachedError, RemoteFile, RemotePlace, first_line
 
-# Two letters or more: one is the drive of a Windows path.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# Two letters or more: one is the drive of a Windows path. Chained ones (simplecache::s3://) are not served.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*)://")
 _BUCKET, _MACHINE = re.compile(r"[A-Za-z0-9._-]*"), re.compile(r"[^:\[\]]*(:\d*)?|\[[0-9A-Fa-f:.]+\](:\d*)?")
 # What an address may say of a filesystem. No list of what is secret would be complete.
 _OPTIONS = (
@@ -26,7 +26,8 @@ _OPTIONS = (
 )  # fmt: skip
 # An address that has lost a slash, as in a Path: it would be looked for here, and named with all that is in it.
 _LOST_SLASH = re.compile(
-    r"(s3[an]?|gcs|gs|abfss?|wasbs?|adls?|hdfs|viewfs|https?|ftp|file):[/\\]", re.IGNORECASE
+    r"[\s\"'\ufeff]*(\w+::)*(s3[an]?|gcs|gs|abfss?|wasbs?|adls?|hdfs|viewfs|https?|ftp|file):[/\\]",
+    re.IGNORECASE,
 )
 # Seconds for which Google is asked for a bucket, unless the address says how many: else it takes 15 minutes.
 _RETRY_SECONDS = 60
@@ -68,11 +69,15 @@ def check_address(address: str) -> None:
     authority, _, path = rest.partition("/")
     user, at, machine = authority.rpartition("@")
     if scheme.lower() in _BUCKETS:
-        safe = _BUCKET.fullmatch(machine) and (not at or (scheme.lower() != "s3" and user == "anonymous"))
+        safe = (
+            _BUCKET.fullmatch(machine)
+            and not (not machine and "@" in path)
+            and (not at or (scheme.lower() != "s3" and user == "anonymous"))
+        )
     else:
         safe = _MACHINE.fullmatch(machine) and ":" not in unquote(user)
         safe = safe and not (":" in authority and "@" in path)  # a secret with a slash in it
-    known = all(option.partition("=")[0] in _OPTIONS for option in options.split("&") if option)
+    known = all(option.partition("=")[0] in _OPTIONS for option in re.split("[&;]", options) if option)
     if not safe or not known or "@" in unquote(options):
         raise ValueError(
             "path: expected an address without credentials, which belong into the environment, and with no options "

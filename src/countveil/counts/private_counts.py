@@ -26,6 +26,7 @@ from countveil.counts.files.release import check_parquet, read_release, write_re
 from countveil.counts.files.rows import read_rows
 from countveil.counts.files.scratch import check_scratch
 from countveil.counts.inputs.arrays import ReleasedValues
+from countveil.counts.inputs.forms import FORMS
 from countveil.counts.inputs.labels import read_labels, shares_labels
 from countveil.counts.noise_parameter import read_rho
 from countveil.counts.places import place_of
@@ -56,7 +57,8 @@ class PrivateCounts:
         Booleans of the shape of ``values``. **True marks a MISSING cell**, as in numpy.ma. Values under the
         mask are never looked at. A numpy masked array brings its own mask.
     labels
-        For each axis its labels or None, e.g. ``(documents, words)``; or a mapping {axis name: labels}.
+        For each axis its labels or None, e.g. ``(documents, words)``; or a mapping {axis name: labels}, in which
+        "row" and "column" mean these, and others are new names, in the order of the axes.
     clamped
         Whether negative values were set to 0 before they came here. By default: exactly if there are none.
         It matters only when alpha is to be inferred (see ``nonpositive``).
@@ -164,8 +166,8 @@ class PrivateCounts:
 
         The distance between two versions of a person's data is summed over all their rows, and the loss is
         ``sum_rows d_row * rate_row <= d * max(rate_row)``: the weakest promise among the rows holds as it is. In a
-        network, where a label stands on two axes, what a person received lies in the rows of others, so that
-        the weakest promise of all rows is theirs.
+        network, known by its form or by a label on two axes, what a person received lies in the rows of others, so
+        that the weakest promise of all rows is theirs.
 
         >>> from countveil.counts import privatize
         >>> release = privatize([[1, 0], [0, 2], [3, 0]], epsilon=[1, 2, 1])
@@ -180,7 +182,16 @@ class PrivateCounts:
             type(r) is not bool and isinstance(r, int | np.integer) and 0 <= r < self.shape[0] for r in chosen
         ):
             raise ValueError(f"rows: expected row numbers from 0 to {self.shape[0] - 1}, got something else")
-        if each is not None and shares_labels(self.labels):
+        names = self.labels[0]
+        if names is not None and any(names[r] != str(r) and str(r) in names for r in chosen):
+            raise ValueError(
+                "rows: expected row numbers, got one that is the label of another row, which may be meant; "
+                "release.row_guarantees has the promises of all rows in their order"
+            )
+        pairs = shares_labels(self.labels) or any(
+            record.form in FORMS and FORMS[record.form].pairs for record in self.records
+        )
+        if each is not None and pairs:
             chosen = list(range(self.shape[0]))
         if each is None:
             weakest = self.guarantee

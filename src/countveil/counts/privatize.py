@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from numbers import Number
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from countveil.counts.cells.clamp import clamp
 from countveil.counts.cells.layout import Block, Contents, row_ranges, without_cells
@@ -15,12 +19,19 @@ from countveil.counts.files.release import check_free, check_not_input, ids_in, 
 from countveil.counts.guarantees import RowGuarantees, read_guarantees
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import LabelledCounts
+from countveil.counts.inputs.forms import SYMMETRIC
+from countveil.counts.inputs.labels import refuse_other_numbers
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.ledger.ledger import Charge, Ledger, charged, check_ledger
 from countveil.counts.places import local_path
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.record import new_record
 from countveil.privacy import Guarantee
+
+# Of fewer cells people see for themselves what came out.
+_MANY = 1000
+# Forms whose counts are found by declared names.
+_BY_NAME = ("wide table", "long table", "texts", "directed graph", "undirected graph")
 
 
 def privatize(
@@ -77,7 +88,8 @@ def privatize(
         axes have mean these, in any order; others are new ones, in the order of the axes.
     public_labels
         True takes labels that were not declared from the counts. **Then the guarantee holds only if it is
-        no secret which labels occur.** Found labels are sorted, except those of a wide table.
+        no secret which labels occur**, nor in which order a wide table or a list of texts has them: theirs is
+        kept, and it may be that of the counts. Other labels that are found are sorted.
     long
         The names of a long table's columns, e.g. ``("sender", "receiver", "n")``, the last one with the
         counts, or None where every line counts once. Lines about the same cell add up; cells without a line
@@ -121,10 +133,16 @@ def privatize(
     check_ledger(ledger, dataset)
     given, promise = _prepare(counts, options, epsilon, precision, unit, guarantee)
     draft = _draft(given, promise)
+    look = _Look(given)
     with charged(ledger, _charge(given, draft, dataset, None)):
         found = clamp(
-            _noisy(given, promise), draft.shape, draft.rho, clamped=False, keep_negative=keep_negative
+            look.at(_noisy(given, promise), promise),
+            draft.shape,
+            draft.rho,
+            clamped=False,
+            keep_negative=keep_negative,
         )
+    look.warn_of_noise_alone()
     return PrivateCounts._from_contents(draft._replace(**found._asdict()))
 
 
@@ -168,6 +186,7 @@ def privatize_to_file(
     charge = charged(
         ledger, _charge(given, draft, dataset, target), replaces=ids_in(target) if overwrite else ()
     )
+    look = _Look(given)
     with ExitStack() as entered:
 
         def noisy() -> Iterator[Block]:
@@ -176,7 +195,7 @@ def privatize_to_file(
                 entered.enter_context(charge)
             except OSError as error:
                 raise _NotChargedError(error) from error  # which is not about the release
-            yield from _noisy(given, promise)
+            yield from look.at(_noisy(given, promise), promise)
 
         try:
             stream_release(
@@ -186,7 +205,51 @@ def privatize_to_file(
             )  # fmt: skip
         except _NotChargedError as failed:
             raise failed.error from None
+    look.warn_of_noise_alone()
     return promise.guarantee
+
+
+class _Look:
+    """At noisy counts, and at nothing else: what they tell is covered by their guarantee."""
+
+    def __init__(self, given: LabelledCounts) -> None:
+        # Others go by their places, and lose nothing.
+        self.by_name = "declared" in given.declared and given.form in _BY_NAME
+        self.n_cells, self.total, self.variance = 0, 0.0, 0.0
+
+    def at(self, blocks: Iterable[Block], promise: RowGuarantees) -> Iterator[Block]:
+        """The same blocks, one after the other."""
+        levels = promise.rho(1)
+        for block in blocks:
+            seen = np.ones(block.values.shape, bool) if block.missing is None else ~block.missing
+            number = seen.reshape(len(seen), -1).sum(axis=1)
+            rho = levels[block.start : block.start + len(number)] if levels.ndim else levels
+            self.n_cells += int(number.sum())
+            self.total += float(block.values.sum(where=seen, dtype=np.float64))
+            with np.errstate(over="ignore"):  # at a large rho there is no noise
+                self.variance += float((number * 0.5 / np.sinh(0.5 * rho) ** 2).sum())
+            yield block
+
+    def warn_of_noise_alone(self) -> None:
+        """Say so where many cells add up to nothing: labels that are spelt otherwise are dropped without a word."""
+        noise = math.sqrt(self.variance)
+        if self.by_name and self.n_cells >= _MANY and self.total <= 3.0 * noise:
+            warnings.warn(
+                "counts: nothing but noise can be seen in this release. All noisy counts add up to "
+                f"{self.total:,.0f}, and noise alone to 0 +- {noise:,.0f}. There are few counts for so much noise, "
+                "or the declared labels are not those in the counts: what is spelt otherwise, or of another type, "
+                "is dropped without a word",
+                category=NoiseAloneWarning,
+                stacklevel=3,
+            )
+
+
+class NoiseAloneWarning(UserWarning):
+    """``privatize`` released many cells, matched by name, in which nothing but noise can be seen.
+
+    >>> issubclass(NoiseAloneWarning, UserWarning)
+    True
+    """
 
 
 class _NotChargedError(Exception):
@@ -204,12 +267,22 @@ def _prepare(
         raise TypeError(f"counts: expected counts, and epsilon after them, got a {type(counts).__name__}")
     promise = read_guarantees(epsilon, precision, unit, guarantee)  # first: it takes no time to find a fault
     given = read_input(counts, options)
+    if given.form == SYMMETRIC:
+        # scipy and R look at the counts to decide: what is released, one half or all, would tell of them.
+        raise ValueError(
+            "counts: expected a Matrix Market file of kind general, got a symmetric one, which may be so by its "
+            "counts alone: save it as general (scipy.io.mmwrite(..., symmetry='general')), or give a network "
+            "without directions as a graph (networkx.from_scipy_sparse_array), whose pairs get noise once"
+        )
     if promise.rows is not None and given.form == "long table" and given.declared[0] == "from the data":
         # Found rows come sorted: nobody has seen the order in which they would get their levels.
         raise ValueError(
             f"{promise.parameter}: expected one value where rows are taken from a long table, got a list; rows= "
             "declares them in the order of the list"
         )
+    for name, levels in (("epsilon", epsilon), ("precision", precision), ("guarantee", guarantee)):
+        if hasattr(levels, "index") and not callable(levels.index):
+            refuse_other_numbers(given.labels[0], name)
     return given, promise.to(given.counts.shape[0], pairs=given.has_pairs)
 
 

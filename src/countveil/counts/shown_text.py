@@ -60,7 +60,8 @@ def defused(text: str) -> str:
     >>> [defused(cell) for cell in ("=1+1", " @sum", "a;=1", "plain", "a-b")]
     ["'=1+1", "' @sum", "a;'=1", 'plain', 'a-b']
     """
-    unseen = "".join(one for one in text if one.isspace() or not one.isprintable())
+    # Each once: a stranger's label may have millions, and each that is stripped is looked for among them.
+    unseen = "".join({one for one in text if one.isspace() or not one.isprintable()})
     parts = _BREAKS.split(text)
     safe = "".join(f"'{part}" if part.lstrip(unseen).startswith(_SIGNS) else part for part in parts)
     return f"'{safe}" if safe.startswith(("\t", "\r", "\n")) else safe

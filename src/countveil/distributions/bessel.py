@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from countveil.distributions.integer_law import LogConcaveLaw, Window, broadcast_flat, seed_from, window
-from countveil.kernels.noise.bessel import bessel as draw_bessel
-from countveil.kernels.noise.bessel import bessel_log_ratio, bessel_mode
+from countveil.kernels.given_release.bessel import bessel as draw_bessel
+from countveil.kernels.given_release.bessel import bessel_log_ratio, bessel_mode
 from countveil.kernels.philox import open_stream
 from countveil.runtime.compiled import compiled
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from countveil.distributions.integer_law import LogConcaveLaw, Window, broadcast_flat, seed_from, window
-from countveil.kernels.noise.geometric import count_log_ratio, count_mode, draw_count
+from countveil.kernels.given_release.geometric import count_log_ratio, count_mode, draw_count
 from countveil.kernels.philox import open_stream
 from countveil.runtime.compiled import compiled
 

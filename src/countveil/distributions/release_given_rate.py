@@ -10,7 +10,7 @@ from scipy.stats import rv_discrete
 
 from countveil.distributions.integer_law import broadcast_flat, quantile
 from countveil.distributions.two_sided_geometric import two_sided_geometric
-from countveil.kernels.noise.geometric import log_counts_beyond, log_counts_up_to, log_marginal
+from countveil.kernels.given_release.geometric import log_counts_beyond, log_counts_up_to, log_marginal
 from countveil.runtime.compiled import compiled
 
 

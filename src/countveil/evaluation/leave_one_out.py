@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
 from countveil.evaluation.chosen_cells import ScoredCells, choose_cells
@@ -21,6 +20,10 @@ from countveil.posterior.axes import free_names
 from countveil.posterior.diagnostics.modes import warn_of_modes
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.states import row_slices
+from countveil.runtime.own_settings import import_library
+
+array_stats = import_library("arviz_stats.base").array_stats
+
 
 #: Cells that can be scored together: their scores are held.
 MOST_CELLS = 10**7
@@ -164,7 +167,7 @@ def compare(models: Mapping[str, Loo | Posterior], **options: Any) -> pd.DataFra
     >>> theme = np.repeat([0, 1], 20)
     >>> counts = np.random.default_rng(0).poisson(0.2 + 3.0 * (np.arange(40) // 20 == theme[:, None]))
     >>> release = cv.simulate_release(counts, epsilon=1, seed=1)
-    >>> fits = {f"{k} topics": cv.fit(cv.TopicModel(k), release, sweeps=2000, thin=1, seed=1, progress=False)
+    >>> fits = {f"{k} topics": cv.fit(cv.TopicModel(k), release, sweeps=800, thin=1, seed=1, progress=False)
     ...         for k in (1, 2)}
     >>> cv.evaluation.compare(fits).index.tolist()
     ['2 topics', '1 topics']

@@ -20,7 +20,7 @@ from countveil.inference.observed import (
     repeated_log_likelihoods,
     seen,
 )
-from countveil.kernels.noise.geometric import log_marginal_clamped
+from countveil.kernels.given_release.geometric import log_marginal_clamped
 from countveil.kernels.poisson import log_poisson
 from countveil.models.count_model import rates_at
 from countveil.posterior.axes import free_names

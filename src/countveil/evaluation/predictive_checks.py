@@ -216,9 +216,9 @@ def _parts(chosen: ScoredCells, looks: Looks, numbers: int) -> Iterator[tuple[sl
 def _rate_draws(
     posterior: Posterior, chosen: ScoredCells, part: slice
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray, float | None]]:
-    """For every draw its place, the rates of the cells, and its noise where that was inferred."""
+    """For every draw its numbers, the rates of the cells, and its noise where that was inferred."""
     rho, kept = posterior._rho_of_draws, posterior._kept
-    for s, (place, state) in enumerate(zip(np.ndindex(*kept.sizes), kept, strict=True)):
+    for s, (place, state) in enumerate(zip(kept.numbers, kept, strict=True)):
         rates = rates_at(posterior.model, state, posterior._shape, chosen.rows[part], chosen.columns[part])
         yield place, rates, None if rho is None else float(rho[s])
 

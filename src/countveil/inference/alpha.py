@@ -27,7 +27,7 @@ from countveil.inference.observed import rows_of
 from countveil.inference.problem import UnknownAlpha, View
 from countveil.kernels import steps
 from countveil.kernels.gamma import log_gamma
-from countveil.kernels.noise.geometric import draw_count
+from countveil.kernels.given_release.geometric import draw_count
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.poisson import poisson
 from countveil.models.count_model import checked_rates, rates_at, row_blocks

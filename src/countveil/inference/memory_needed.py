@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from countveil.inference.problem import Problem
 from countveil.models.einsum.model import EinsumModel
@@ -37,16 +38,21 @@ def bytes_of_chains(problem: Problem, n_chains: int) -> int:
     """What so many chains hold at least when one of them is swept: its next state and tokens, too."""
     numbers, cells = 0, 0
     for name, view in problem.views.items():
-        model, size = view.model, math.prod(problem.shapes[name])
-        if view.method == "bessel":
-            cells += n_chains * _NOISE_RATES * size
+        model, shape = view.model, problem.shapes[name]
         if isinstance(model, EinsumModel):
-            found = numbers_of_factors(model, problem.shapes[name])
+            found = numbers_of_factors(model, shape)
             # Of several views the largest: they share factors.
             numbers = max(numbers, sum(n for factor, n in found.items() if factor not in model._fixed))
-        if not (isinstance(model, EinsumModel) and model.unfolds):
-            cells += _COUNT * size
+        cells += bytes_of_cells(model, shape, view.method, n_chains)
     return numbers * (_STATE + _TOKENS) * (n_chains + 1) + cells
+
+
+def bytes_of_cells(model: Any, shape: Sequence[int], method: str, n_chains: int) -> int:
+    """What chains hold for every cell of an array: none of them where tokens are drawn."""
+    each = n_chains * _NOISE_RATES if method == "bessel" else 0
+    if not (isinstance(model, EinsumModel) and model.unfolds):
+        each += _COUNT
+    return each * math.prod(shape)
 
 
 def numbers_of_factors(model: EinsumModel, shape: Sequence[int]) -> dict[str, int]:
@@ -54,6 +60,17 @@ def numbers_of_factors(model: EinsumModel, shape: Sequence[int]) -> dict[str, in
     spec = model._spec
     sizes = {**model._sizes, **dict(zip(spec.output, shape, strict=True))}
     return {name: math.prod(sizes[letter] for letter in spec.term(name)) for name in spec.factors}
+
+
+def numbers_unfolded(model: EinsumModel, shape: Sequence[int]) -> int:
+    """What single rates are looked up in: all columns of the matrix form, or the places of all cells; in the CP
+    form nothing.
+    """
+    if model._spec.per_axis is not None:
+        return 0
+    if model.unfolds:
+        return math.prod(shape[1:]) * model.n_components
+    return math.prod(shape) * len(model._spec.terms)
 
 
 def _described(problem: Problem) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from countveil.inference.observed import cells_at, observe, repeated_log_likelihoods, seen
 from countveil.inference.problem import Problem, View
-from countveil.kernels.noise.geometric import log_marginal_clamped
+from countveil.kernels.given_release.geometric import log_marginal_clamped
 from countveil.kernels.poisson import log_poisson
 from countveil.models.count_model import State, rates_at, total_rate
 from countveil.models.einsum.model import EinsumModel

@@ -81,12 +81,14 @@ def new_row_draws(
     groups: NewGroups | None = None,
     choices: Choices | None = None,
     first_row: int = 0,
+    unseen_shape: Callable[[int, int], float] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of the new rows, for ``sizes`` = (chains, draws) of phi.
 
     theta, float32 (chain, draw, rows, l), and the further scales of the last array, (chain, draw, rows). Where the
     rows are some of many, ``choices`` are those of all, and ``first_row`` is the number of the first among them:
-    the draws are then those that these rows have among all.
+    the draws are then those that these rows have among all. ``unseen_shape``, (chain, draw) -> s, is that of scales
+    in an array in which none of the rows is seen: nothing but their law is known of them.
     """
     n_chains, n_draws = sizes
     # Every array has streams of its own: rows would meet the same numbers in all of them.
@@ -131,8 +133,11 @@ def new_row_draws(
                             keys[0], first_row, prior.shape, law, by_mean, state.theta, state.scales, workers,
                             state.group_of,
                         )  # fmt: skip
+                scales = state.further[-1]
+                if unseen_shape is not None:
+                    scales = _scales_from_law(keys[0], unseen_shape(*at), n_rows, workers)
                 with np.errstate(under="ignore"):
-                    kept[chain, draw], further[chain, draw] = state.theta, state.further[-1]
+                    kept[chain, draw], further[chain, draw] = state.theta, scales
     return kept, further
 
 
@@ -175,6 +180,13 @@ def sweep_new_rows(
             stream = (1 + place) * ROWS_PER_FACTOR + first_row
             drawn = draw_factor(keys[0], stream, law, own.sum(axis=1)[:, None], total, workers)
             rows.further[place] = drawn[:, 0]
+
+
+def _scales_from_law(key: SweepKey, shape: float, n_rows: int, workers: Workers) -> np.ndarray:
+    """w_d ~ Gamma(s, s): by the streams that the second array has, without tokens and exposure."""
+    law, stream = PriorRates(shape, np.full(1, shape), np.ones(1)), 2 * ROWS_PER_FACTOR + key.first_row
+    nothing = np.zeros((n_rows, 1))
+    return draw_factor(key, stream, law, nothing.astype(np.int64), nothing, workers)[:, 0]
 
 
 class Choices(NamedTuple):

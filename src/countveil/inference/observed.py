@@ -17,7 +17,7 @@ import numpy as np
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.layout import flat_cells, n_rows_and_width
 from countveil.counts.sources.plain_counts import PlainCounts
-from countveil.kernels.noise.repeated import log_marginal_repeated
+from countveil.kernels.given_release.repeated import log_marginal_repeated
 from countveil.kernels.philox import ROW_BITS
 from countveil.models.einsum.margins import Margins
 from countveil.runtime.compiled import compiled, inlined

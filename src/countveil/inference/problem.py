@@ -19,6 +19,7 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.clamp import RhoLevels
 from countveil.counts.cells.layout import Cells, Contents, NonPositive, Places, row_indices
 from countveil.counts.files.scratch import is_mapped
+from countveil.counts.inputs.labels import expect_labels
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.counts.sources.plain_counts import PlainCounts, read_counts
 from countveil.inference.carry import BEFORE, Carry
@@ -121,7 +122,7 @@ class Problem:
             return
         # Of several views they are called "view:noise_plus" and so on.
         noise = [value for name, value in carry.extra.items() if name.rpartition(":")[2].startswith("noise_")]
-        right = all(_within(np.asarray(value), _LARGEST_RATE) for value in noise)
+        right = all(are_within(np.asarray(value), _LARGEST_RATE) for value in noise)
         if self.alpha is not None:
             right = right and 0.0 < float(carry.extra["alpha"]) < 1.0
         if self.is_factorization:
@@ -137,7 +138,7 @@ class Problem:
 
     def _can_be(self, fields: Mapping[str, Any]) -> bool:
         """Of a factorization: nothing below 0, and rates that are not beyond all that was counted."""
-        if not all(_within(np.asarray(value), _LARGEST) for value in fields.values()):
+        if not all(are_within(np.asarray(value), _LARGEST) for value in fields.values()):
             return False
         state = self.state_type(**fields)
         for name, view in self.views.items():
@@ -155,9 +156,9 @@ class Problem:
         return type(self.start(SweepKey(np.uint64(0), 0, 0), Workers(1)))
 
 
-def _within(values: np.ndarray, largest: float) -> bool:
-    """Whether none is below 0, beyond this, or NaN."""
-    return values.size == 0 or bool(values.min() >= 0 and values.max() <= largest)
+def are_within(values: np.ndarray, largest: float = _LARGEST) -> bool:
+    """Whether none is below 0, beyond what a factor comes to, or NaN."""
+    return values.size == 0 or (float(values.min()) >= 0 and float(values.max()) <= largest)
 
 
 def make_problem(
@@ -288,8 +289,10 @@ def at_alpha(data: PrivateCounts, alpha: float) -> PrivateCounts:
 def _unknown_alpha(model: UnknownNoise, data: Counts, method: str) -> tuple[PrivateCounts, UnknownAlpha]:
     """The release, and what is known of its noise.
 
-    Given x <= 0, abs(x) is geometric, P(j) = (1-alpha) alpha**j, whatever the true count. So cells that the model
-    leaves out (a network's diagonal) need not be told apart from the others in the sum of abs(x).
+    What the model leaves out (a network's diagonal) decides nothing where the values below 0 are known one by one.
+    Where only their sum is, it is of all cells; but given x <= 0, abs(x) is geometric, P(j) = (1-alpha) alpha**j,
+    whatever the true count, so that they need not be told apart if they have noise of their own. Where no cell of
+    the diagonal, or of the others that are left out, is positive, they are taken for zeros without noise.
     """
     if isinstance(data, CombinedReleases):
         raise ValueError("data: expected one release, whose noise is to be inferred, got several combined")
@@ -307,9 +310,67 @@ def _unknown_alpha(model: UnknownNoise, data: Counts, method: str) -> tuple[Priv
             "from signed values, cv.PrivateCounts(values, alpha=...), or say clamped=False if there are none; "
             "hide() keeps what is needed only where it was released with keep_negative=True"
         )
-    part = modelled_part(model.model, data)
-    n_geometric = int(data.nonpositive.number.sum() - part.nonpositive.number.sum())
+    part, n_geometric = modelled_part(model.model, data), 0
+    if part.nonpositive.total is not None:
+        total = part.nonpositive.total
+    elif getattr(model.model, "mirrored", False) and _is_mirrored(data):
+        raise ValueError(
+            "data: expected each pair of a network without directions once, where its noise is to be inferred, "
+            "got the values above the diagonal below it once more: leave these out "
+            "(mask=np.tri(len(values), k=-1, dtype=bool)), or keep_negative=True tells them apart"
+        )
+    else:
+        n_geometric = _left_out_with_noise(model.model, data)
     return data, UnknownAlpha(model.prior, float(total.sum()), n_geometric, float(np.asarray(data.alpha)))
+
+
+def _left_out_with_noise(model: Any, data: PrivateCounts) -> int:
+    """How many cells x <= 0 are left out: of the diagonal, and of others, if one of them is positive.
+
+    With noise some are, and people put zeros there: ``np.triu(counts, 1)``.
+    """
+    cells = left_out(model, data.shape)
+    assert cells is not None
+    width, found = math.prod(data.shape[1:]), 0
+    positive = row_indices(data.positive.row_starts) * width + data.positive.columns
+    hidden = data.missing
+    missing = () if hidden is None else row_indices(hidden.row_starts) * width + hidden.columns
+    on_diagonal = (cells[0] == cells[1]) if len(cells) == 2 else np.zeros(len(cells[0]), dtype=bool)
+    for some in (on_diagonal, ~on_diagonal):
+        flat = np.ravel_multi_index(tuple(axis[some] for axis in cells), data.shape)
+        above = np.isin(flat, positive)
+        if above.any():
+            found += int((~above & ~np.isin(flat, missing)).sum())
+    return found
+
+
+#: So many positive pairs agree by chance hardly ever: noise alone makes each of another sign with chance 1/3.
+_FEWEST_PAIRS = 10
+
+
+def _is_mirrored(data: PrivateCounts) -> bool:
+    """Whether the same values stand above and below the diagonal, wherever both are observed."""
+    n = data.shape[0]
+    upper, lower = (_by_pairs(data.positive, n, below) for below in (False, True))
+    if data.missing is not None:
+        hidden = [_by_pairs(data.missing, n, below)[0] for below in (False, True)]
+        hidden_pairs = np.union1d(*hidden)
+        if len(hidden_pairs) == n * (n - 1) // 2:
+            return False  # no pair is there twice
+        upper, lower = (each[:, ~np.isin(each[0], hidden_pairs)] for each in (upper, lower))
+    # Of few pairs that may be chance.
+    return upper.shape[1] >= _FEWEST_PAIRS and np.array_equal(upper, lower)
+
+
+def _by_pairs(cells: Any, n: int, below: bool) -> np.ndarray:
+    """The cells of one triangle: the pairs, in order, and the values, if there are any."""
+    rows, columns = row_indices(cells.row_starts), cells.columns.astype(np.int64)
+    some = (rows > columns) if below else (rows < columns)
+    first, second = (columns, rows) if below else (rows, columns)
+    values = getattr(cells, "values", columns)[some]
+    pairs = first[some] * n + second[some]
+    order = np.argsort(pairs)
+    return np.stack([pairs[order], values[order].astype(np.int64)])
 
 
 def _read_views(model: SharedFactors, data: Any, labels: Any) -> dict[str, Counts]:
@@ -356,11 +417,5 @@ def _check_common_axes(model: SharedFactors, data: Mapping[str, Counts]) -> None
         labelled = [(v, a, known_as[v][a]) for v, a in places if known_as[v][a] is not None]
         for view, axis, labels in labelled[1:]:
             first, first_axis, known = labelled[0]
-            assert labels is not None
-            assert known is not None
-            if not np.array_equal(labels, known):
-                same = sorted(map(str, labels)) == sorted(map(str, known))
-                raise ValueError(
-                    f"{view}: expected the labels of {first} (axis {first_axis}) along axis {axis} (they share a "
-                    f"factor), got {'the same in another order' if same else 'others'}"
-                )
+            message = f"{view}: expected the labels of {first} (axis {first_axis}) along axis {axis}"
+            expect_labels(known, labels, f"{message} (they share a factor)")

@@ -27,7 +27,7 @@ from countveil.inference.problem import Problem
 from countveil.inference.settings import Settings
 from countveil.kernels import steps
 from countveil.kernels.exact_sum import exact_sums
-from countveil.kernels.noise.geometric import log_marginal_clamped
+from countveil.kernels.given_release.geometric import log_marginal_clamped
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.poisson import log_poisson
 from countveil.kernels.uniform import exponential, uniform

@@ -36,6 +36,15 @@ def rows_per_block(n_rows: int, row_bytes: int) -> int:
     return min(n_rows, max(-(-SMALLEST_BLOCK // max(row_bytes, 1)), -(-n_rows // MOST_BLOCKS)))
 
 
+def most_files(draw_bytes: int) -> int:
+    """Into so many blocks a draw is cut at most.
+
+    >>> most_files(40_000_000), most_files(200), most_files(10**12)
+    (39, 1, 4096)
+    """
+    return max(1, min(-(-draw_bytes // SMALLEST_BLOCK), MOST_BLOCKS))
+
+
 def aligned_rows(n_rows: int, rank: int, size: int, block: int) -> tuple[int, int]:
     """The first row of a shard, and the first of the next: at the ends of blocks where there are enough of them.
 

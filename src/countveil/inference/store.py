@@ -1,4 +1,4 @@
-"""Stores: where kept draws go. Here memory; ``posterior/runs/growing_store.py`` has the folder that grows."""
+"""Stores: where kept draws go. Here memory; ``posterior/runs/zarr_store.py`` has the folder that grows."""
 
 from __future__ import annotations
 

@@ -136,10 +136,16 @@ def rate_or_none(name: str, value: Any) -> float | None:
     return None if value is None else positive_number(name, value)
 
 
+#: Of shapes and rates: beyond it factors overflow, and their draws would not end.
+LARGEST_NUMBER = 1e30
+
+
 def positive_number(name: str, value: Any, least: float = 0.0) -> float:
     """``value`` as a float, or an error naming the parameter."""
     good = isinstance(value, Real) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or value <= 0 or value < least:
+    if not good or not max(least, 1 / LARGEST_NUMBER) <= value <= LARGEST_NUMBER:  # nor is NaN
         expected = f"a finite number >= {least:g}" if least else "a finite number > 0"
+        if good and (value > LARGEST_NUMBER or 0 < value < 1 / LARGEST_NUMBER):
+            expected = f"a number from {max(least, 1 / LARGEST_NUMBER):g} to {LARGEST_NUMBER:g}"
         raise ValueError(f"{name}: expected {expected}, got {shown(value)}")
     return float(value)

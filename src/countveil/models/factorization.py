@@ -12,8 +12,8 @@ import numpy as np
 
 from countveil.counts.foreign import refuse_labels
 from countveil.models.count_model import positive_number, rate_or_none
+from countveil.models.einsum.inferred import Prior
 from countveil.models.einsum.model import EinsumModel
-from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.spec import Spec, check_tied_sizes, read_sizes, read_spec
 
 

@@ -9,12 +9,15 @@ where they belong, and they tell nothing about the others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from countveil.counts.foreign import is_made_up, refuse_labels
+from countveil.counts.inputs.labels import listed, places_of, refuse_other_numbers
+from countveil.counts.inputs.spellings import label_text
 
 #: What rows without a group are called among the labels of groups in a run.
 NO_GROUP = "(no group)"
@@ -43,6 +46,7 @@ class Groups:
         self.codes.setflags(write=False)
         self.rows = None if rows is None else tuple(rows)
         self._without_elsewhere: bool | None = None  # of a part: whether any row of all has no group
+        self._is_numbered = False  # by pandas, and nobody need mean these numbers
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -82,20 +86,16 @@ class Groups:
                 raise ValueError(
                     f"groups: expected a group, or None, for each of the {n_rows} rows, got {len(self.codes)}"
                 )
+            if self._is_numbered:
+                refuse_other_numbers(labels, "groups")
             codes = self.codes
         else:
             if labels is None:
                 raise ValueError(
                     "groups: expected one for each row, in order, as the rows have no labels, got them by label"
                 )
-            known = dict(zip(self.rows, self.codes.tolist(), strict=True))
-            lost = [label for label in labels if label not in known]
-            if lost:
-                others = f" and {len(lost) - 1} other rows" if len(lost) > 1 else ""
-                raise ValueError(
-                    f"groups: expected a group, or None, for every row, got nothing for {str(lost[0])!r}{others}"
-                )
-            codes = np.array([known[label] for label in labels], dtype=np.int64)
+            message = "groups: expected a group, or None, for every row, got nothing for "
+            codes = self.codes[places_of(labels, self.rows, message)]
         return _in_use(self.names, codes, None, some)
 
     def describe(self) -> dict[str, Any]:
@@ -135,6 +135,7 @@ def read_groups(given: Any, some: bool = True) -> Groups | None:
             f"groups: expected a label for each row, or a mapping from rows to labels, got {type(given).__name__}"
         )
     rows: list[Any] | None = None
+    is_numbered = False
     n_axes = getattr(given, "ndim", 1)
     if isinstance(given, Mapping):
         if given.keys() in ({"names", "codes"}, {"names", "codes", "rows"}) and isinstance(
@@ -146,20 +147,21 @@ def read_groups(given: Any, some: bool = True) -> Groups | None:
         if n_axes != 1:
             raise ValueError(f"groups: expected one column, got {n_axes} axes")
         values = list(given)
-        index = given.index
-        # pandas numbers rows where nobody named them.
-        is_numbered = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
-        rows = None if is_numbered and index.name is None else list(index)
+        is_numbered = is_made_up(given.index) and given.index.name is None
+        rows = None if is_numbered else list(given.index)
     else:
         if n_axes != 1:
             raise ValueError(f"groups: expected one label for each row, got {n_axes} axes")
-        values = list(given)
+        refuse_labels(given, "groups")
+        values = listed(given, "row")
     texts = [_text(value) for value in values]
     categories = getattr(getattr(given, "dtype", None), "categories", None)
     names = _ordered(values, texts) if categories is None else _distinct(categories, map(_text, categories))
     place = {name: code for code, name in enumerate(names)}
     codes = np.array([-1 if text is None else place[text] for text in texts], dtype=np.int64)
-    return _in_use(names, codes, None if rows is None else _row_texts(rows), some)
+    found = _in_use(names, codes, None if rows is None else _row_texts(rows), some)
+    found._is_numbered = is_numbered
+    return found
 
 
 def _in_use(names: Sequence[str], codes: np.ndarray, rows: Sequence[str] | None, some: bool) -> Groups:
@@ -174,15 +176,9 @@ def _in_use(names: Sequence[str], codes: np.ndarray, rows: Sequence[str] | None,
 
 def _text(value: Any) -> str | None:
     """A label as text; None where it is missing."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, float | np.floating):
-        # Whole numbers beside a missing one become floats in pandas and numpy.
-        number = float(value)
-        return None if math.isnan(number) else str(int(number)) if number.is_integer() else str(number)
     if not isinstance(value, str) and isinstance(value, Iterable):
         raise TypeError(f"groups: expected one label for each row, got a {type(value).__name__} for one")
-    return str(value)
+    return label_text(value)
 
 
 def _ordered(values: Sequence[Any], texts: Sequence[str | None]) -> list[str]:
@@ -207,7 +203,9 @@ def _distinct(values: Iterable[Any], texts: Iterable[str | None]) -> list[str]:
 
 
 def _row_texts(rows: Sequence[Any]) -> list[str]:
-    texts = [str(_text(row)) for row in rows]
+    texts = [text for text in map(label_text, rows) if text is not None]
+    if len(texts) < len(rows):
+        raise ValueError("groups: expected labels of all rows, got one that is missing")
     if len(set(texts)) < len(texts):
         twice = next(text for text in texts if texts.count(text) > 1)
         raise ValueError(f"groups: expected every row once, got {twice!r} more than once")

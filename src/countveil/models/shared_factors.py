@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -14,17 +15,10 @@ import numpy as np
 from countveil.kernels.philox import ROW_BITS, SweepKey
 from countveil.models.count_model import Data, mean_rate
 from countveil.models.einsum.exposure import Exposure
+from countveil.models.einsum.inferred import Inferred, Prior, added_fields, inferred_means
 from countveil.models.einsum.margins import Margins
 from countveil.models.einsum.model import EinsumModel
-from countveil.models.einsum.prior import (
-    ROWS_PER_FACTOR,
-    Inferred,
-    Prior,
-    added_fields,
-    draw_means,
-    inferred_means,
-    start_means,
-)
+from countveil.models.einsum.prior import ROWS_PER_FACTOR, draw_means, start_means
 from countveil.models.einsum.scales import ScaleMove, scale_moves, trade_scales
 from countveil.models.einsum.spec import JoinedIndex, joined_indices, state_type
 from countveil.models.einsum.start import first_factor, scale_rows
@@ -110,6 +104,13 @@ class SharedFactors:
     def index_of(self, view: str, letter: str) -> JoinedIndex:
         """The index that a letter of a view's spec is."""
         return next(index for index in self._indices if (view, letter) in index.letters)
+
+    def view_model(self, view: str) -> EinsumModel:
+        """One view's model, with all that is inferred about its factors: other views may say more of a prior."""
+        own = copy(self.views[view])
+        factors = own._spec.factors
+        own.__dict__["_inferred"] = {name: one for name, one in self._inferred.items() if name in factors}
+        return own
 
     def view_state(self, view: str, state: Any) -> Any:
         """The state of one view's model."""

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from countveil.models.count_model import positive_number, rate_or_none, whole_number
+from countveil.models.einsum.inferred import Prior
 from countveil.models.einsum.model import EinsumModel
-from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.spec import Spec, read_spec
 
 _AXES = "ijtuvwxyz"

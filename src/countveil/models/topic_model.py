@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from countveil.models.count_model import positive_number, rate_or_none, whole_number
+from countveil.models.einsum.inferred import Prior
 from countveil.models.einsum.model import EinsumModel
-from countveil.models.einsum.prior import Prior
 from countveil.models.einsum.spec import Spec, read_spec
 from countveil.models.groups import Groups, read_groups
 

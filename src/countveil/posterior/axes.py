@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from countveil.counts.files.names import is_plain_name
 from countveil.counts.foreign import refuse_labels
+from countveil.counts.inputs.labels import holds_others, places_of, unwrapped
+from countveil.counts.inputs.spellings import label_text
 
 #: Bytes of a name that every file system takes.
 _LONGEST_NAME = 200
@@ -77,7 +80,9 @@ def positions(name: str, wanted: Any, labels: np.ndarray | None, length: int) ->
     if isinstance(wanted, slice):
         return everything[_checked_slice(name, wanted)]
     # As objects, because fixed-width text drops NULs at the end of a label.
-    each = [wanted] if isinstance(wanted, str) or not np.iterable(wanted) else list(wanted)
+    each = [wanted] if isinstance(wanted, str) or not np.iterable(wanted) else list(map(unwrapped, wanted))
+    if hasattr(wanted, "columns"):  # which is what a table lists
+        raise ValueError(f"{name}: expected positions, labels or a mask, got a {type(wanted).__name__}")
     if all(isinstance(one, bool | np.bool_) for one in each) and each:
         refuse_labels(wanted, name)
         if len(each) != length:
@@ -85,23 +90,34 @@ def positions(name: str, wanted: Any, labels: np.ndarray | None, length: int) ->
         return everything[np.array(each)]
     if all(isinstance(one, int | np.integer) for one in each):
         return _at(name, each, labels, length)
-    if not all(isinstance(one, str) for one in each):
-        odd = next(one for one in each if not isinstance(one, str))
+    texts = [
+        None if isinstance(one, Number | np.bool_) or holds_others(one) else label_text(one) for one in each
+    ]
+    if None in texts:
+        odd = each[texts.index(None)]
         raise ValueError(f"{name}: expected positions, labels or a mask, got {odd!r}")
     if labels is None:
         raise ValueError(f"{name}: expected positions (there are no labels), got {str(each[0])!r}")
-    where = {label: i for i, label in enumerate(labels)}
-    for label in each:
-        if readable(label) not in where:
-            raise ValueError(f"{name}: expected known labels, got {str(label)!r}")
-    return np.array([where[readable(label)] for label in each], dtype=np.int64)
+    wanted_texts = [readable(text) for text in texts if text is not None]
+    return places_of(wanted_texts, labels, f"{name}: expected known labels, got ")
+
+
+def as_chosen(places: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """Places as ``positions`` takes them, where labels may be numbers: by these, if there are any."""
+    return places if labels is None else labels[places]
 
 
 def _at(name: str, wanted: list, labels: np.ndarray | None, length: int) -> np.ndarray:
+    known = set(() if labels is None else labels)
     for one in wanted:
         if not -length <= one < length:
-            hint = "" if labels is None or str(one) not in labels else f"; a label is text: {str(one)!r}"
+            hint = "" if str(one) not in known else f"; a label is text: {str(one)!r}"
             raise ValueError(f"{name}: expected positions below {length}, got {one}{hint}")
+        if labels is not None and labels[one] != str(one) and str(one) in known:
+            raise ValueError(
+                f"{name}: expected labels as text, or positions by a slice, where labels are numbers, got {one}, "
+                f"which is the label of another place than its own: {str(one)!r} or slice({one}, {one + 1})"
+            )
     return np.arange(length)[np.array(wanted, dtype=np.int64)]
 
 

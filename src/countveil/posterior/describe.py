@@ -173,7 +173,7 @@ def _described(
     checkpoints = tuple(
         filter(None, (_checkpoint(folder.joinpath(*PLACE, name)) for name in (NEWEST, BEFORE)))
     )
-    stats = zarr.open_group(folder / "sample_stats", mode="r", use_consolidated=False)
+    stats = zarr.open_group(folder / "sample_stats", mode="r", zarr_format=3, use_consolidated=False)
     places = [int(one) for one in np.asarray(_array(stats, "chain")[...])]
     scalars = json.loads(attributes["scalars"])
     draws = _array(stats, scalars[0]).shape[1] if complete else int(attributes.get("draws", 0))

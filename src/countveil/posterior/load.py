@@ -103,4 +103,4 @@ def views_of(
         )
         for view, one in views.items()
     }
-    return view_posteriors(draws, model, facts)
+    return view_posteriors(draws, model, facts, tree)

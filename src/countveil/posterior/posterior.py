@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.shown_text import visible
+from countveil.inference.problem import at_alpha
 from countveil.models.count_model import whole_number
 from countveil.posterior.align.aligned_tree import aligned_tree
 from countveil.posterior.align.components import Components
@@ -24,6 +26,7 @@ from countveil.posterior.diagnostics.modes import warn_of_modes
 from countveil.posterior.diagnostics.select import (
     checked_numbers,
     described_sizes,
+    order_of_chosen,
     say_selection,
     with_burn_in,
     with_chains,
@@ -224,7 +227,7 @@ class Posterior(ProblemDraws):
         """All counts together, as the release tells without a model and as the fit has them; print it.
 
         Where they disagree the prior wins over the data, or counts come in bursts (docs/priors.md). None for plain
-        counts and for several releases.
+        counts, for several releases, and where cells are missing and draws were not kept.
         """
         self._with_model("totals")
         return totals_of(self)
@@ -328,9 +331,15 @@ class Posterior(ProblemDraws):
         return self._with_tree(with_burn_in(self.tree, burn_in))
 
     def _with_tree(self, tree: xr.DataTree) -> Posterior:
+        """The same with some of its draws."""
+        data, order, draws = self._given, self._shared_order, tree["posterior"].to_dataset()
+        if self._rho_of_draws is not None and isinstance(self._data, PrivateCounts):
+            data = at_alpha(self._data, float(draws["alpha"].mean()))
+        if order is not None:
+            order = partial(order_of_chosen, order, self.tree["posterior"].to_dataset(), draws)
         return Posterior(
-            tree, self.model, self._state_type, self._given, self._axes, self._shape, self._labels, self._seed,
-            order=self._shared_order,
+            tree, self.model, self._state_type, data, self._axes, self._shape, self._labels, self._seed,
+            order=order,
         )  # fmt: skip
 
     def summary(self, n_rates: int = 10, *, interval: float = 0.9) -> Summary:

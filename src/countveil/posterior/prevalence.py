@@ -24,6 +24,7 @@ import xarray as xr
 
 from countveil.counts.shown_text import visible
 from countveil.posterior.align.matching import all_draws, shares_of
+from countveil.posterior.diagnostics.select import say_selection
 from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ class Prevalence:
             )
         if not parts:
             return pd.DataFrame(columns=["topic", "group", "minus", "mean", "low", "high", "positive"])
-        return pd.concat(parts, ignore_index=True).sort_values("topic", kind="stable", ignore_index=True)
+        found = pd.concat(parts, ignore_index=True).sort_values("topic", kind="stable", ignore_index=True)
+        found.attrs |= {name: self.shares.attrs[name] for name in ("chains",) if name in self.shares.attrs}
+        return found
 
     def __repr__(self) -> str:
         mean, low, high = (self.shares[name].to_numpy() for name in ("mean", "low", "high"))
@@ -147,4 +150,4 @@ def prevalence_of(posterior: Posterior, by: Any, interval: float) -> Prevalence:
         "agreement": ("topic", aligned.alignment.agreement),
     }
     found = interval_dataset(("group", "topic"), mean_and_interval(shares, interval), coordinates, interval)
-    return Prevalence(found, shares, aligned.alignment.agreement)
+    return Prevalence(say_selection(posterior.tree, found), shares, aligned.alignment.agreement)

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
+from countveil.counts.inputs.labels import expect_labels
 from countveil.counts.remote import NotReachedError
 from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.inference.observed import Observed, observe
@@ -56,11 +57,20 @@ class ProblemDraws(KeptDraws):
         """The data; a release that lies elsewhere is opened when somebody asks."""
         if callable(self._given):
             try:
-                self._given = self._given()
+                self._given = self._of_this_run(self._given())
             except (FileNotFoundError, NotReachedError) as error:
                 warnings.warn(f"{error}: posterior.release is None", stacklevel=3)
                 self._given = None
         return self._given
+
+    def _of_this_run(self, found: PrivateCounts | CombinedReleases) -> PrivateCounts | CombinedReleases:
+        """A release that lies elsewhere, if it has the shape and the labels that the run says."""
+        message = "release: expected the one of this run"
+        if found.shape != self._shape:
+            raise ValueError(f"{message}, of shape {self._shape}, got one of shape {found.shape}")
+        for own, other in zip(self._labels, readable_labels(found.labels), strict=True):
+            expect_labels(own, other, message)
+        return found
 
     @cached_property
     def _kept(self) -> KeptStates:
@@ -115,7 +125,10 @@ class ProblemDraws(KeptDraws):
         # A model may have a field of that name, which is no noise.
         if "alpha" not in found or "alpha" in self._state_type._fields:
             return None
-        return -np.log(found["alpha"].to_numpy().reshape(-1))
+        alpha = found["alpha"].to_numpy().reshape(-1)
+        if not ((alpha > 0) & (alpha < 1)).all():  # nor is NaN: counts would be drawn by it for ever
+            raise ValueError("posterior: expected draws of alpha in (0, 1), got others")
+        return -np.log(alpha)
 
     def _with_model(self, what: str) -> KeptStates:
         if self.model is None:

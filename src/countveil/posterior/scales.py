@@ -23,6 +23,7 @@ import numpy as np
 import xarray as xr
 
 from countveil.counts import PrivateCounts
+from countveil.counts.cells.layout import row_indices
 from countveil.inference.problem import modelled_part
 from countveil.posterior.axes import free_names
 from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
@@ -91,8 +92,8 @@ def _place(axis: Any, axes: tuple[str, ...]) -> int:
     raise ValueError(f"axis: expected one of {known}, or a number below {len(axes)}, got {axis!r}")
 
 
-#: Missing cells whose rates are summed in every draw.
-_MOST_LOOKED_AT = 20_000
+#: Missing cells whose rates are summed in a draw, rates in all draws, and draws that are looked at at least.
+_MOST_LOOKED_AT, _RATES_IN_ALL, _FEWEST_DRAWS = 2_000_000, 20_000_000, 10
 
 
 def _counts(number: float) -> str:
@@ -145,32 +146,57 @@ def totals_of(posterior: Posterior) -> Totals | None:
         return None
     data = modelled_part(posterior.model, given)
     fits = _observed_totals(posterior, given, data.n_observed)
-    variance = data.n_observed * float(np.mean(0.5 / np.sinh(0.5 * data.rho) ** 2))
+    if fits is None:
+        return None
     sd = float(fits.std(ddof=1)) if fits.size > 1 else 0.0
     left_out = given.n_observed - data.n_observed
-    return Totals(data.total(), math.sqrt(variance), float(fits.mean()), sd, left_out)
+    return Totals(data.total(), math.sqrt(_variance_of_total(data)), float(fits.mean()), sd, left_out)
 
 
-def _observed_totals(posterior: Posterior, given: PrivateCounts, n_observed: int) -> np.ndarray:
-    """Of every draw the rate of all observed cells: that of all, without those that are missing.
+def _variance_of_total(release: PrivateCounts) -> float:
+    """Unbiased estimate of the variance of ``release.total()``, given the true counts.
 
-    Of many missing cells a sample is looked at. Where no draws of states were kept, the observed cells stand for
-    the missing ones.
+    With g = alpha/(1-alpha), a cell with noise tau adds y + tau to the total if that is positive, else -g. Given
+    x <= 0, -tau is y + a geometric of mean g and variance v = alpha/(1-alpha)**2. E tau**2 = 2 v, of which such a
+    cell keeps (y + g)**2 and loses v: the mean square of the error is 2 v - v P(x <= 0). Its unbiased estimate is
+    2 v for each positive cell and v for each other.
+    """
+    rows, cells = release.shape[0], release.positive
+    with np.errstate(over="ignore"):  # a rho so large that there is no noise
+        if release.rho.ndim == 0:
+            of_positive = np.full(len(cells.columns), release.rho)
+        elif release.rho.size == rows:
+            of_positive = np.repeat(release.rho.reshape(rows), np.diff(cells.row_starts))
+        else:
+            of_positive = release.rho.reshape(rows, -1)[row_indices(cells.row_starts), cells.columns]
+        of_others = release.nonpositive.number / np.sinh(0.5 * release.nonpositive.rho) ** 2
+        return float(0.5 * np.sum(np.sinh(0.5 * of_positive) ** -2.0) + 0.25 * of_others.sum())
+
+
+def _observed_totals(posterior: Posterior, given: PrivateCounts, n_observed: int) -> np.ndarray | None:
+    """The rate of all observed cells: that of all, without those that are missing, in every draw or in some.
+
+    None where cells are missing and no draws of states were kept: what those have is not known then.
     """
     fits, kept = posterior.tree["sample_stats"]["total_rate"].to_numpy(), posterior._kept
-    places, missing = kept.cells.places(), given.missing
-    if missing is None or not len(missing.columns) or n_observed == len(places):
+    cells, missing = kept.cells, given.missing
+    if missing is None or not len(missing.columns) or n_observed == cells.n_with_counts:
         return fits
     if not kept.are_whole or not hasattr(posterior.model, "rates_at"):
-        return fits * (n_observed / len(places))
+        return None
     width = math.prod(given.shape[1:])
-    rows = np.repeat(np.arange(given.shape[0]), np.diff(missing.row_starts))
-    flat = rows * width + missing.columns
-    if not isinstance(places, range):
-        flat = flat[np.isin(flat, places)]
+    rows = row_indices(missing.row_starts)
+    inside = cells.have_counts(rows, missing.columns)
+    if cells.mirrored:  # a pair is one cell, above the diagonal
+        inside &= rows <= missing.columns
+    flat = (rows * width + missing.columns)[inside]
     chosen = flat
     if len(flat) > _MOST_LOOKED_AT:
         chosen = np.random.default_rng(0).choice(flat, _MOST_LOOKED_AT, replace=False)
-    at = np.divmod(chosen, width)
-    unseen = [float(posterior.model.rates_at(state, *at).sum()) for state in kept]
-    return fits - np.reshape(unseen, fits.shape) * (len(flat) / max(len(chosen), 1))
+    at, weight = np.divmod(chosen, width), len(flat) / max(len(chosen), 1)
+    n_draws = min(len(kept), max(_FEWEST_DRAWS, _RATES_IN_ALL // max(len(chosen), 1)))
+    found = []
+    for draw in np.linspace(0, len(kept) - 1, n_draws).astype(int):
+        place = np.unravel_index(draw, kept.sizes)
+        found.append(fits[place] - weight * float(posterior.model.rates_at(kept.state(place), *at).sum()))
+    return np.array(found)

@@ -20,7 +20,13 @@ from countveil.inference.store import Draws
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.align.aligned_tree import aligned_shared_tree
 from countveil.posterior.align.shared_order import SharedOrder
-from countveil.posterior.diagnostics.select import checked_numbers, described_sizes, with_burn_in, with_chains
+from countveil.posterior.diagnostics.select import (
+    checked_numbers,
+    described_sizes,
+    numbered_as,
+    with_burn_in,
+    with_chains,
+)
 from countveil.posterior.diagnostics.summary import Summary, check_interval, summarize, watched
 from countveil.posterior.diagnostics.verdict import with_verdict
 from countveil.posterior.posterior import Posterior
@@ -204,23 +210,23 @@ def shared_posterior(draws: Draws, model: SharedFactors, facts: Mapping[str, Vie
             for view, one in facts.items()
         }
     )
-    return SharedPosterior(tree, model, model.state_type, view_posteriors(draws, model, facts))
+    return SharedPosterior(tree, model, model.state_type, view_posteriors(draws, model, facts, tree))
 
 
 def view_posteriors(
-    draws: Draws, model: SharedFactors, facts: Mapping[str, ViewFacts]
+    draws: Draws, model: SharedFactors, facts: Mapping[str, ViewFacts], whole: xr.DataTree
 ) -> dict[str, Posterior]:
-    """An ordinary posterior of every view; their components have one order."""
+    """An ordinary posterior of every view of the whole; their components have one order."""
     found = {}
     order = SharedOrder(model, draws.states)
     for view, one in facts.items():
-        own = model.views[view]
+        own = model.view_model(view)
         part = draws._replace(
             states={name: draws.states[name] for name in own.state_type._fields},
             monitored=scalars_of_view(draws.monitored, view),
             state_type=own.state_type,
         )
-        tree = make_tree(part, own, one.axes, one.shape, one.labels, one.guarantee)
+        tree = numbered_as(make_tree(part, own, one.axes, one.shape, one.labels, one.guarantee), whole)
         found[view] = Posterior(
             tree, own, own.state_type, one.data, one.axes, one.shape, one.labels, draws.settings.seed,
             order=partial(order.of, view),

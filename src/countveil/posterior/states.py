@@ -6,6 +6,7 @@ undirected network is one pair: its cell below the diagonal is the one above it 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from abc import ABC, abstractmethod
@@ -40,7 +41,7 @@ class ModelledCells:
            [False,  True]])
     >>> cells.counted_at(np.array([2, 0]), np.array([1, 1]))
     (array([1, 0]), array([2, 1]))
-    >>> cells.places()
+    >>> cells.places_of(np.arange(cells.n_with_counts))
     array([1, 2, 5])
     >>> cells.have_counts(np.array([1, 2]), np.array([1, 0]))
     array([False,  True])
@@ -73,14 +74,48 @@ class ModelledCells:
             without = None if listed is None else np.isin(rows * math.prod(self._shape[1:]) + columns, listed)
         return np.ones(len(rows), dtype=bool) if without is None else ~without
 
-    def places(self) -> np.ndarray | range:
-        """Every cell that has a count of its own, by its place in the flat array."""
-        cells, listed = math.prod(self._shape), self._listed()
+    @property
+    def n_with_counts(self) -> int:
+        """How many cells have a count of their own."""
+        return int(self._ends[-1])
+
+    def places_of(self, numbers: np.ndarray) -> np.ndarray:
+        """Of the cells that have a count of their own those with these numbers: their places in the flat array."""
+        rows = np.searchsorted(self._ends, numbers, side="right")
+        width = math.prod(self._shape[1:])
+        columns = numbers - self._ends[rows] + self._per_row[rows]
+        if self._is_network:
+            columns += rows * self.mirrored
+            columns += self._without_diagonal & (self.mirrored | (columns >= rows))
+            return rows * width + columns
+        listed = self._listed()
         if listed is None:
-            return range(cells)
-        inside = np.ones(cells, dtype=bool)
-        inside[listed] = False
-        return np.flatnonzero(inside)
+            return rows * width + columns
+        return np.flatnonzero(~np.isin(np.arange(math.prod(self._shape)), listed))[numbers]
+
+    @property
+    def _is_network(self) -> bool:
+        """Whether what has no count is known by its place, and needs no list, which would be long."""
+        return hasattr(self._model, "without_count") and len(self._shape) == 2
+
+    @cached_property
+    def _without_diagonal(self) -> bool:
+        return self._model.without_count(np.zeros(1, np.int64), np.zeros(1, np.int64)) is not None
+
+    @cached_property
+    def _per_row(self) -> np.ndarray:
+        """How many cells of every row have a count of their own."""
+        n, width = self._shape[0], math.prod(self._shape[1:])
+        if self._is_network:
+            return width - np.arange(n) * self.mirrored - self._without_diagonal
+        listed = self._listed()
+        return width - (0 if listed is None else np.bincount(listed // width, minlength=n)) * np.ones(
+            n, np.int64
+        )
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum(self._per_row)
 
     def _listed(self) -> np.ndarray | None:
         found = self._model.left_out(self._shape) if hasattr(self._model, "left_out") else None
@@ -117,6 +152,12 @@ class KeptStates:
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.state, np.ndindex(*self.sizes))
+
+    @property
+    def numbers(self) -> Iterator[tuple[int, int]]:
+        """Chain and draw of each, by their own numbers: where chains were selected these are no places."""
+        of_chains, of_draws = (self._group[dim].to_numpy().tolist() for dim in ("chain", "draw"))
+        return itertools.product(of_chains, of_draws)
 
     def state(self, place: tuple[int, ...]) -> Any:
         """That of one draw, by the places of its chain and of itself in it."""
@@ -155,8 +196,8 @@ class KeptStates:
             return
         if getattr(self._model, "unfolds", False):
             for state in self:
-                theta, phi = self._model.unfold(state)
-                yield product(theta[rows], phi[:, chosen])
+                theta, phi = self._model.unfold(state, None if isinstance(chosen, slice) else chosen)
+                yield product(theta[rows], phi)
             return
         for state in self:
             yield self._own_rates(state, rows)[:, chosen]

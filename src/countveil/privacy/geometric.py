@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from countveil.privacy import law
 from countveil.privacy.law import BASE
-from countveil.privacy.source import Source, check_source, dead_source
-from countveil.privacy.table import Table
+from countveil.privacy.random_source import Source, check_source, dead_source
+from countveil.privacy.thresholds import Table
 
 _REACH = 20  # a table ends where a**m <= exp(-20) = 2e-9
 # Tables that one draw may go through. Fair bits ask for more with chance exp(-20 * 50,000) = exp(-10**6), whatever

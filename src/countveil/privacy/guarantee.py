@@ -163,15 +163,17 @@ of counts added or removed, a replaced one being one removed and one added
         }
 
 
-def shown(value: object) -> str:
-    """A wrong argument, for an error: names and numbers as they are, of anything else what it is.
+def shown(value: object, *, numbers: bool = True) -> str:
+    """A wrong argument, for an error: names and (some) numbers as they are, of anything else what it is.
 
     Whoever confuses the order of arguments gives counts where a number should be, and errors show no counts.
 
-    >>> shown("1/0"), shown(-2), shown([[40, 2]])
-    ("'1/0'", '-2', 'a list')
+    >>> shown("1/0"), shown(-2), shown([[40, 2]]), shown(["from", None])
+    ("'1/0'", '-2', 'a list', "['from', None]")
     """
-    if not isinstance(value, (str, int, float, Fraction, Decimal, np.number, type(None))):
+    number = numbers and isinstance(value, (int, float, Fraction, Decimal, np.number))
+    names = value if isinstance(value, list | tuple) else [value]
+    if not number and not all(isinstance(name, str | None) for name in names):
         return f"a {type(value).__name__}"
     try:
         return repr(value)[:100]

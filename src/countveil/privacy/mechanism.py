@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from countveil.privacy.geometric import two_sided_geometric
 from countveil.privacy.guarantee import Guarantee
-from countveil.privacy.source import Source, check_source, system_bits
+from countveil.privacy.random_source import Source, check_source, system_bits
 
 _CHUNK = 2**15  # cells at a time: what is in work stays in the processor's cache
 
@@ -46,6 +46,7 @@ def add_noise(counts: npt.ArrayLike, guarantee: Guarantee) -> npt.NDArray[np.int
 
 def _release(counts: npt.ArrayLike, rate: Fraction, source: Source) -> npt.NDArray[np.int64]:
     if isinstance(counts, (int, list, tuple)):
+        _check_list(counts)
         return _release_integers(np.array(counts, dtype=object), rate, source)
     if isinstance(counts, np.ma.MaskedArray):
         raise TypeError("counts: expected an array without a mask, got a masked array")
@@ -78,6 +79,15 @@ def _noise(rate: Fraction, size: int, source: Source) -> npt.NDArray[np.int64]:
     noise = two_sided_geometric(rate, size, source)
     check_source(source, before)
     return noise
+
+
+def _check_list(counts: object) -> None:
+    """Refuse what a list would bring into order or lose by itself: masks, and labels of tables."""
+    if isinstance(counts, (list, tuple)):
+        for part in counts:
+            _check_list(part)
+    elif not (isinstance(counts, (int, np.generic)) or type(counts) is np.ndarray):
+        raise TypeError("counts: expected whole numbers, got a list with something else in it")
 
 
 def _release_integers(true: npt.NDArray[np.object_], rate: Fraction, source: Source) -> npt.NDArray[np.int64]:

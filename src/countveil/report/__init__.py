@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from countveil.runtime.own_settings import import_library
+
 if TYPE_CHECKING:
+    from countveil.report.canvas import picture_path as picture_path
     from countveil.report.canvas import save_picture as save_picture
     from countveil.report.chains import plot_ranks as plot_ranks
     from countveil.report.chains import plot_traces as plot_traces
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 _HOME = {
     "MethodResult": "method_result",
     "comparison_picture": "plot_comparison",
+    "picture_path": "canvas",
     "plot_blocks": "communities",
     "plot_components": "components",
     "plot_matrices": "matrices",
@@ -48,9 +52,15 @@ __all__ = [*_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'countveil.report' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"countveil.report.{_HOME[name]}"), name)
+    found = getattr(picture_module(_HOME[name]), name)
     globals()[name] = found
     return found
+
+
+def picture_module(name: str) -> Any:
+    """One of the modules here, and matplotlib before it, which each of them imports."""
+    import_library("matplotlib")
+    return importlib.import_module(f"countveil.report.{name}")
 
 
 def __dir__() -> list[str]:

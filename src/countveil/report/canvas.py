@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -25,7 +26,7 @@ from countveil.counts.files.atomic import write_file
 from countveil.counts.shown_text import visible
 from countveil.posterior import Posterior, SharedPosterior
 from countveil.posterior.diagnostics.select import selection_of
-from countveil.report.sheet import DPI, MOST_LETTERS, checked_path, fitted_lines
+from countveil.report.sheet import DPI, LITERAL, MOST_LETTERS, checked_path, fitted_lines
 
 #: Told apart by colour-blind readers too (Okabe and Ito).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5d3a9b", "#7f7f7f")
@@ -46,6 +47,17 @@ def axes_for(ax: Any, width: float, height: float) -> Axes:
     if not isinstance(ax, Axes):
         raise TypeError(f"ax: expected matplotlib Axes or None, got {type(ax).__name__}")
     return ax
+
+
+def mean_and_interval(found: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means, and where intervals begin and end, or an error where the draws for them were not kept."""
+    if "low" not in found:
+        raise ValueError(
+            "keep: expected a fit with keep='all', whose draws the intervals of this picture need, got one that "
+            "has kept their means alone"
+        )
+    mean, low, high = (found[name].to_numpy() for name in ("mean", "low", "high"))
+    return mean, low, high
 
 
 def colour_of(place: int) -> str:
@@ -70,7 +82,7 @@ def text_inches(text: str, size: float) -> float:
 
 def name_ticks(axis: Any, places: Any, names: Sequence[str], **text: Any) -> None:
     """Ticks with names, in which a dollar sign is a dollar sign."""
-    axis.set_ticks(places, labels=names, parse_math=False, **{"fontsize": SMALL, **text})
+    axis.set_ticks(places, labels=names, **LITERAL, **{"fontsize": SMALL, **text})
 
 
 def inches_of(ax: Axes) -> np.ndarray:
@@ -89,13 +101,13 @@ def titled(ax: Axes, text: str, posterior: Posterior | SharedPosterior, **more: 
     lines = [
         line for part in text.split("\n") for line in fitted_lines(part.split(), width_of, inches, 9, " ")
     ]
-    ax.set_title("\n".join(lines), loc="left", fontsize=LARGE, parse_math=False, **more)
+    ax.set_title("\n".join(lines), loc="left", fontsize=LARGE, **LITERAL, **more)
 
 
 def named(ax: Axes, x: str = "", y: str = "") -> None:
     """Names of the axes."""
-    ax.set_xlabel(visible(x), fontsize=USUAL, parse_math=False)
-    ax.set_ylabel(visible(y), fontsize=USUAL, parse_math=False)
+    ax.set_xlabel(visible(x), fontsize=USUAL, **LITERAL)
+    ax.set_ylabel(visible(y), fontsize=USUAL, **LITERAL)
 
 
 def plain_frame(ax: Axes, grid: Literal["x", "y"] | None = "x") -> None:

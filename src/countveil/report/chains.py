@@ -11,6 +11,7 @@ from scipy import stats
 
 from countveil.counts.shown_text import visible
 from countveil.posterior import Posterior, SharedPosterior
+from countveil.posterior.diagnostics.clusters import MOST_CHAINS
 from countveil.posterior.diagnostics.summary import summarize
 from countveil.report.canvas import (
     GRID,
@@ -23,6 +24,7 @@ from countveil.report.canvas import (
     plain_frame,
     titled,
 )
+from countveil.report.sheet import LITERAL
 
 #: Ranks are counted in so many parts of equal size, or fewer where draws are few.
 _BINS, _LEAST_IN_BIN = 20, 5
@@ -111,6 +113,11 @@ def _by_scalar(
     group = posterior.tree["sample_stats"]
     scalars = {str(name): one.to_numpy() for name, one in group.data_vars.items()}
     numbers = group["chain"].to_numpy().tolist()
+    if len(numbers) > MOST_CHAINS:
+        raise ValueError(
+            f"posterior: expected at most {MOST_CHAINS} chains in a picture, got {len(numbers)}; "
+            "posterior.chains([...]) takes some of them"
+        )
     summary = summarize(scalars, 0.9)
     ax = axes_for(ax, 7.5, 0.6 + 1.75 * len(scalars))
     grid = grid_of(ax, len(scalars), 1, labels=0.75)
@@ -122,7 +129,7 @@ def _by_scalar(
         is_last = panel is grid.panels[-1]
         named(panel, names[0] if is_last else "", names[1] or name)
         if names[1] is not None:
-            panel.set_title(visible(name), loc="left", fontsize=SMALL + 0.5, parse_math=False)
+            panel.set_title(visible(name), loc="left", fontsize=SMALL + 0.5, **LITERAL)
         r_hat, ess = summary["r_hat"][name], summary["ess_bulk"][name]
         known = [f"R-hat {r_hat:.2f}" * (not np.isnan(r_hat)), f"ESS {ess:.0f}" * (not np.isnan(ess))]
         panel.set_title(", ".join(filter(None, known)), loc="right", fontsize=SMALL + 0.5)

@@ -20,12 +20,14 @@ from countveil.report.canvas import (
     colour_of,
     fitted,
     inches_of,
+    mean_and_interval,
     name_ticks,
     named,
     text_inches,
     titled,
 )
 from countveil.report.layout import force_layout
+from countveil.report.sheet import LITERAL
 
 #: Beyond so many communities numbers in the cells would be too small to read.
 _MOST_NUMBERS = 8
@@ -64,7 +66,7 @@ def plot_blocks(posterior: Posterior, ax: Axes | None = None, *, interval: float
     ('from community (agreement of draws)', 'to community')
     """
     blocks = posterior.blocks(interval=interval)
-    mean, low, high = (blocks[name].to_numpy() for name in ("mean", "low", "high"))
+    mean, low, high = mean_and_interval(blocks)
     n = len(mean)
     cell = 0.95 if n <= _MOST_NUMBERS else min(max(0.25, 6.0 / n), _LARGEST / n)
     ax = axes_for(ax, max(5.5, 2.6 + cell * n), max(3.5, 1.3 + cell * n))
@@ -236,7 +238,7 @@ def _name_actors(
                 taken.append(box)
                 ax.text(
                     left + width / 2, below + height / 2, name,
-                    ha="center", va="center", fontsize=SMALL, parse_math=False, path_effects=_HALO, zorder=4,
+                    ha="center", va="center", fontsize=SMALL, **LITERAL, path_effects=_HALO, zorder=4,
                 )  # fmt: skip
                 break
         else:

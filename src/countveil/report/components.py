@@ -26,6 +26,7 @@ from countveil.report.canvas import (
     draw_intervals,
     fitted,
     grid_of,
+    mean_and_interval,
     name_ticks,
     named,
     percent,
@@ -110,10 +111,10 @@ def plot_components(
 def _draw_heaviest(
     ax: Axes, weights: xr.Dataset, axis: str, colour: str, n_labels: int, label_inches: float
 ) -> None:
-    mean = weights["mean"].to_numpy()
-    top = np.argsort(-mean, kind="stable")[:n_labels]
-    low, high = (weights[name].to_numpy()[top] for name in ("low", "high"))
-    draw_intervals(ax, Intervals(weights[axis].to_numpy()[top], mean[top], low, high), colour, label_inches)
+    found = mean_and_interval(weights)
+    top = np.argsort(-found[0], kind="stable")[:n_labels]
+    mean, low, high = (each[top] for each in found)
+    draw_intervals(ax, Intervals(weights[axis].to_numpy()[top], mean, low, high), colour, label_inches)
     ax.set_xlim(0, 1.08 * high.max())
     ax.locator_params(axis="x", nbins=4)
     named(ax, f"share, by {axis}")
@@ -121,9 +122,9 @@ def _draw_heaviest(
 
 def _draw_whole(ax: Axes, weights: xr.Dataset, axis: str, colour: str, inches: float) -> None:
     labels, places = weights[axis].to_numpy(), np.arange(weights.sizes[axis])
-    low, high = (weights[name].to_numpy() for name in ("low", "high"))
+    mean, low, high = mean_and_interval(weights)
     ax.fill_between(places, low, high, color=colour, alpha=0.25, linewidth=0)
-    ax.plot(places, weights["mean"].to_numpy(), color=colour, linewidth=1.5)
+    ax.plot(places, mean, color=colour, linewidth=1.5)
     ax.set(xlim=(places[0] - 0.2, places[-1] + 0.2), ylim=(0, 1.08 * high.max()))
     room = max(0.3, *(text_inches(fitted(label, 0.7), SMALL) for label in labels)) + 0.12
     some = places[:: max(1, math.ceil((len(places) - 1) / max(1, int(inches / room))))]

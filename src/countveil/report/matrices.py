@@ -16,7 +16,7 @@ from countveil.counts.sources.plain_counts import PlainCounts
 from countveil.models.count_model import whole_number
 from countveil.posterior import Posterior
 from countveil.posterior.align import aligned_as
-from countveil.posterior.axes import positions
+from countveil.posterior.axes import as_chosen, positions
 from countveil.report.canvas import LARGE, SMALL, USUAL, axes_for, named, titled
 
 
@@ -61,7 +61,7 @@ def plot_matrices(
     places = _chosen(posterior, rows, columns, n_cells)
     name, data = _data_of(posterior)
     shown = {} if data is None else {name: _cells(data, places)}
-    shown["estimated"] = posterior.rates(places[0], places[1]).to_numpy()
+    shown["estimated"] = posterior.rates(*map(as_chosen, places, posterior._labels)).to_numpy()
     if truth is not None:
         shown["true"] = truth[np.ix_(*places)]
     height, width = (len(one) for one in places)
@@ -129,7 +129,9 @@ def _groups(posterior: Posterior, axis: int, places: np.ndarray) -> np.ndarray |
     """The largest topic or community of these rows or columns; None where there are none."""
     kinds = aligned_as(posterior.model)
     if "communities" in kinds or ("topics" in kinds and axis == 0):
-        return posterior.memberships(places)["mean"].to_numpy().argmax(axis=1)
+        return (
+            posterior.memberships(as_chosen(places, posterior._labels[0]))["mean"].to_numpy().argmax(axis=1)
+        )
     if "topics" not in kinds:
         return None
     topics = posterior.topics(1)

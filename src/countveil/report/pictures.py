@@ -6,10 +6,11 @@ imported: matplotlib comes when a picture is drawn.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from countveil.report import picture_module
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,8 +60,8 @@ def function_of(kind: str) -> Callable[..., Axes]:
     >>> function_of("topics").__name__
     'plot_topics'
     """
-    module: Any = importlib.import_module(f"countveil.report.{PICTURES[kind].module}")
-    return getattr(module, f"plot_{kind}")
+    found: Callable[..., Axes] = getattr(picture_module(PICTURES[kind].module), f"plot_{kind}")
+    return found
 
 
 def kinds_of(posterior: Any) -> list[str]:

@@ -80,7 +80,9 @@ def plot_prevalence(
     which = "the topics" if shown == every else f"the {shown} largest of {every} topics"
     titled(ax, f"Shares of {which} in groups of rows", posterior)
     # Beside the axes: intervals may be anywhere in them.
-    ax.legend(title="group", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    named_groups = ax.legend(title="group", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    for text in named_groups.get_texts():
+        text.set_usetex(False)
     return ax
 
 

@@ -25,6 +25,8 @@ ELLIPSIS = "…"
 #: Letters of a word, or of a text that is measured: a stranger's label may have a million, and no place has room
 #: for so many.
 MOST_LETTERS = 400
+#: Text of other people: a dollar sign is a dollar sign, and TeX, where a reader has set it, runs none of it.
+LITERAL: dict[str, Any] = {"parse_math": False, "usetex": False}
 
 
 class Sheet:
@@ -69,7 +71,7 @@ class Sheet:
             fontproperties=font,
             color=colour,
             linespacing=LINE_SPACING,
-            parse_math=False,  # a word may hold dollar signs
+            **LITERAL,
             **({"va": "top", "ha": "left"} | alignment),
         )
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from countveil.models.count_model import whole_number
 from countveil.posterior import Posterior
+from countveil.posterior.axes import as_chosen
 from countveil.report.canvas import (
     FAINT,
     GRID,
@@ -21,6 +22,7 @@ from countveil.report.canvas import (
     draw_intervals,
     fitted,
     grid_of,
+    mean_and_interval,
     name_ticks,
     named,
     percent,
@@ -57,7 +59,7 @@ def plot_topics(
     topics = posterior.topics(n_words, interval=interval)
     every, top = len(topics.prevalence), topics.top_words()
     shown = min(shown, every)
-    weights = [topics.weights[name].to_numpy() for name in ("mean", "low", "high")]
+    weights = mean_and_interval(topics.weights)
     words = topics.weights[topics.weights["mean"].dims[1]].to_numpy()
     columns = min(shown, 3 if shown <= 9 else 4)
     rows = math.ceil(shown / columns)
@@ -108,10 +110,11 @@ def plot_memberships(
     n_rows, n_topics = whole_number("n_rows", n_rows, 1), whole_number("n_topics", n_topics, 1)
     every_row = posterior._shape[0]
     if rows is None and every_row > n_rows:
-        rows = np.unique(np.linspace(0, every_row - 1, n_rows).astype(np.int64))
+        places = np.unique(np.linspace(0, every_row - 1, n_rows).astype(np.int64))
+        rows = as_chosen(places, posterior._labels[0])
     shares = posterior.memberships(rows, interval=interval)
     axis, kind = (str(dim) for dim in shares["mean"].dims)
-    mean, low, high = (shares[name].to_numpy() for name in ("mean", "low", "high"))
+    mean, low, high = mean_and_interval(shares)
     labels, every = shares[axis].to_numpy(), mean.shape[1]
     kept = np.sort(np.argsort(-mean.sum(axis=0), kind="stable")[:n_topics])
     ax = axes_for(ax, max(4.5, 1.9 + 0.85 * len(kept)), 1.4 + 0.19 * max(len(labels), 4))

@@ -36,14 +36,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core.compiler_lock import global_compiler_lock
+
+from countveil.runtime.own_settings import import_library
 
 try:
     import fcntl
 except ImportError:  # Windows: every process compiles for itself
     fcntl = None  # type: ignore[assignment]
+
+numba = import_library("numba")
 
 PACKAGE = Path(__file__).resolve().parents[1]
 #: Folders whose every file counts as compiled; elsewhere those that import the decorators.
@@ -93,7 +95,10 @@ def _compiled(function: Callable[..., Any], forceinline: bool) -> Callable[..., 
             return compile_or_load(signature)
         # Numba's own lock first, as for every compilation: threads of one process then never wait in a circle.
         # Nor do processes, because functions do not call each other in circles.
-        with global_compiler_lock, _alone(f"{function.__module__}.{function.__qualname__}"):
+        with (
+            numba.core.compiler_lock.global_compiler_lock,
+            _alone(f"{function.__module__}.{function.__qualname__}"),
+        ):
             return compile_or_load(signature)
 
     found.compile = compile_once

@@ -8,17 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from countveil.runtime.own_settings import import_library
 from countveil.version import __version__
 
 
 def this_machine() -> dict[str, str]:
     """On what the last bits of a draw may depend."""
-    import numba
-
     return {
         "countveil": __version__,
         "numpy": np.__version__,
-        "numba": numba.__version__,
+        "numba": import_library("numba").__version__,
         "processor": _processor(),
     }
 

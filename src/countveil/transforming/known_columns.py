@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from countveil.inference.new_rows import RowPrior
+from countveil.inference.problem import are_within
 from countveil.models.einsum.prior import Law
 from countveil.posterior.align import aligned_as
 from countveil.posterior.align.matching import align, shares_of
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
 
 Phi = Callable[[int, int], np.ndarray]
+
+#: Of all columns together: draws in single precision are above it, or 0.
+_SMALLEST_RATE = 1e-200
 
 
 class KnownColumns(NamedTuple):
@@ -55,24 +59,43 @@ def known_columns(posterior: Posterior) -> KnownColumns:
         )
     if name in model._fixed:
         raise ValueError(f"transform: expected a factor of the first axis that was drawn, got {name!r} fixed")
-    return (_of_communities if "communities" in aligned_as(model) else _of_factors)(posterior, name)
+    known = (_of_communities if "communities" in aligned_as(model) else _of_factors)(posterior, name)
+    seen = [known.weights] if known.received is None else [known.weights, known.received_weights]
+    if not all((weights.sum(axis=1) > _SMALLEST_RATE).all() for weights in seen):
+        raise _no_rates()
+    return known
+
+
+def _no_rates() -> ValueError:
+    """Of a stranger's run: counts would be drawn by these numbers for ever."""
+    return ValueError(
+        "posterior: expected draws of factors, finite numbers of which some are above 0, got others"
+    )
 
 
 def _fields(posterior: Posterior) -> Mapping[str, np.ndarray]:
     """The draws of all fields; where those of rows were not kept, one row in their place, which nobody looks at."""
-    running = posterior._running
+    running, row = posterior._running, posterior.model.output_dims[0]
     if running is None:
-        return {name: posterior.tree["posterior"][name].to_numpy() for name in posterior._state_type._fields}
-    found = running.column_fields()
-    n_draws = posterior._kept.sizes
-    return {name: found.get(name, np.ones((*n_draws, 1))) for name in posterior._state_type._fields}
+        found = {name: posterior.tree["posterior"][name].to_numpy() for name in posterior._state_type._fields}
+    else:
+        found, ones = running.column_fields(), np.ones((*posterior._kept.sizes, 1))
+        found |= {
+            name: ones for name, dims in posterior.model.dims.items() if row in dims and name not in found
+        }
+    fields = {name: found[name] for name in posterior._state_type._fields}
+    factors = posterior.model._spec.factors
+    for name, values in fields.items():
+        if not are_within(values) or not (name in factors or values.size == 0 or values.min() > 0):
+            raise _no_rates()
+    return fields
 
 
 def _of_communities(posterior: Posterior, name: str) -> KnownColumns:
-    fields = posterior.tree["posterior"]
-    theta, pi = (fields[field].to_numpy() for field in ("theta", "pi"))
+    fields = _fields(posterior)
+    theta, pi = fields["theta"], fields["pi"]
     has_receiving = "receiving" in posterior.model._spec.factors
-    psi = theta * fields["receiving"].to_numpy()[..., None] if has_receiving else theta
+    psi = theta * fields["receiving"][..., None] if has_receiving else theta
     # What an actor sends and receives through each community, per unit of theta.
     out, back = (
         np.einsum(f"hs{letters},hsd->hsc", pi, one.sum(axis=2, dtype=np.float64), dtype=np.float64)
@@ -86,7 +109,7 @@ def _of_communities(posterior: Posterior, name: str) -> KnownColumns:
         return (theta[chain, draw].astype(np.float64) @ pi[chain, draw].astype(np.float64)).T
 
     def receiving_shape(chain: int, draw: int) -> float:
-        return float(fields["receiving_shape"].to_numpy()[chain, draw])
+        return float(fields["receiving_shape"][chain, draw])
 
     return KnownColumns(
         _row_prior(posterior, name),

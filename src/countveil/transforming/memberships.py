@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.layout import Cells, Places
+from countveil.counts.inputs.labels import expect_labels
+from countveil.counts.inputs.spellings import as_now
 from countveil.counts.sources.combine import is_same_release
 from countveil.counts.sources.plain_counts import read_counts
 from countveil.counts.sources.row_part import part_in_memory
@@ -22,6 +25,7 @@ from countveil.models.count_model import whole_number
 from countveil.models.groups import NO_GROUP, Groups, read_groups
 from countveil.posterior.axes import free_names, readable_labels
 from countveil.posterior.diagnostics.modes import warn_of_modes
+from countveil.posterior.diagnostics.select import say_selection
 from countveil.posterior.diagnostics.summary import check_interval, tails_of
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.shared import SharedPosterior
@@ -125,7 +129,7 @@ def transform(
         task.known.dimension: np.arange(task.n_topics),
     }
     arrays = {name: ((task.row, task.known.dimension), values) for name, values in shares.items()}
-    return xr.Dataset(arrays, coordinates, {"interval": task.interval})
+    return say_selection(posterior.tree, xr.Dataset(arrays, coordinates, {"interval": task.interval}))
 
 
 class Task(NamedTuple):
@@ -175,6 +179,7 @@ class Task(NamedTuple):
             known.prior, views, known.sizes, groups=groups, sweeps=self.settings.sweeps, burn_in=self.burn_in,
             seed=self.settings.seed, threads=self.settings.threads, progress=bar,
             choices=self.choices, first_row=rows.start,
+            unseen_shape=known.receiving_shape if len(views) == 1 else None,
         )  # fmt: skip
         theta, receiving = theta.reshape(n_draws, *theta.shape[2:]), receiving.reshape(n_draws, -1)
         return _shares(theta, receiving, known, tails_of(self.interval))
@@ -258,18 +263,37 @@ def _groups(model: Any, given: Any, data: Counts) -> NewGroups | None:
         new = read_groups(given, some=False)
         assert new is not None
         new = new.for_rows(data.shape[0], readable_labels(data.labels)[0], some=False)
+        places = {as_now(name): place for place, name in enumerate(fitted.names)}
         for code, name in enumerate(new.names):
-            if name not in fitted.names:
+            place = fitted.names.index(name) if name in fitted.names else places.get(as_now(name))
+            if place is None:
                 known = ", ".join(map(repr, fitted.names[:10]))
                 raise ValueError(f"groups: expected groups that were fitted ({known}), got {name!r}")
-            codes[new.codes == code] = fitted.names.index(name)
+            codes[new.codes == code] = place
     return NewGroups(codes, sizes)
 
 
 def _read(name: str, data: Any, posterior: Posterior, labels: Any) -> Counts:
     counts = read_counts(data, labels, name)
     _check_columns(posterior, counts, name)
+    _warn_of_noise(posterior, counts, name)
     return posterior._as_fitted(counts)
+
+
+def _warn_of_noise(posterior: Posterior, data: Counts, name: str) -> None:
+    """Where a fit found out how much noise there is, what new rows declare may have been as good a guess."""
+    rho = posterior._rho_of_draws
+    if rho is None or not isinstance(data, PrivateCounts):
+        return
+    alpha, found = np.exp(-data.rho), np.exp(-rho)
+    low, high = float(found.min()), float(found.max())
+    if np.any((alpha > 0) & ((alpha < low) | (alpha > high))):
+        warnings.warn(
+            f"{name}: its noise is taken to be as declared, alpha={float(np.max(alpha)):.3g}. The fit inferred its "
+            f"own, and found {low:.3g} to {high:.3g}: new rows from the same source are to declare that, "
+            f"cv.PrivateCounts(values, alpha={float(found.mean()):.3g})",
+            stacklevel=5,
+        )
 
 
 def _shares(
@@ -302,7 +326,8 @@ def _check_columns(posterior: Posterior, data: Counts, name: str) -> None:
             )
         # The columns of ``received`` are known senders.
         before = posterior._labels[0 if name == "received" else axis]
-        _check_labels(before, readable_labels(data.labels)[axis], name, what)
+        message = f"{name}: expected the labels of the {what} that were fitted"
+        expect_labels(before, readable_labels(data.labels)[axis], message)
 
 
 def _check_other_table(data: Any, received: Any, sent: Counts, back: Counts) -> None:
@@ -326,22 +351,7 @@ def _check_rows(views: Sequence[NewRows]) -> None:
             f"got {received.shape[0]}"
         )
     before, now = (readable_labels(view.data.labels)[0] for view in views)
-    _check_labels(before, now, "received", "rows")
-
-
-def _check_labels(before: np.ndarray | None, now: np.ndarray | None, name: str, what: str) -> None:
-    if before is None or now is None or np.array_equal(before, now):
-        return
-    fitted = "" if what == "rows" else " that were fitted"
-    if set(before) == set(now):
-        order = "of data" if what == "rows" else "in which they were fitted"
-        raise ValueError(f"{name}: expected the {what} in the order {order}, got another order")
-    place = int(np.flatnonzero(before != now)[0])
-    single = what.split()[0].rstrip("s")
-    raise ValueError(
-        f"{name}: expected the labels of the {what}{fitted}, got {now[place]!r} in place of {before[place]!r} "
-        f"({single} {place})"
-    )
+    expect_labels(before, now, "received: expected the labels of the rows of data")
 
 
 @contextmanager

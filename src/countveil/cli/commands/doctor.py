@@ -197,7 +197,7 @@ def _gpu() -> Finding:
 
 
 def _random_source() -> Finding:
-    from countveil.privacy.source import check_source, system_bits
+    from countveil.privacy.random_source import check_source, system_bits
 
     try:
         check_source(system_bits, check_source(system_bits))

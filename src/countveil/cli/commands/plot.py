@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from countveil.posterior import load_posterior
     from countveil.posterior.diagnostics.modes import posterior_modes
     from countveil.posterior.diagnostics.select import selection_of
-    from countveil.report.canvas import picture_path, save_picture
+    from countveil.report import picture_path, save_picture
     from countveil.report.pictures import function_of, kinds_of
 
     with spoken_as_options():

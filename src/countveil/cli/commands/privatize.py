@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from countveil.cli.options import add_command, read_label_file, spoken_as_options
+from countveil.cli.options import add_command, check_not_counts, read_label_file, spoken_as_options
 
 _DESCRIPTION = """\
 Add noise to a file of counts so that it may be shown to others.
@@ -64,7 +64,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     add(
         "--public-labels",
         action="store_true",
-        help="it is no secret which labels occur: take them from COUNTS",
+        help="it is no secret which labels occur, and their order: take them from COUNTS",
     )
     add(
         "--long",
@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     long = None if arguments.long is None else tuple(name or None for name in arguments.long.split(","))
     with spoken_as_options():
         check_not_input(arguments.output, arguments.rows, arguments.columns)  # the counts are checked there
+        check_not_counts(arguments)
         promise = privatize_to_file(
             arguments.counts,
             arguments.output,

@@ -70,7 +70,7 @@ def find_study(name: str) -> Study:
 def run(arguments: argparse.Namespace) -> int:
     """Run it, saying which fit is done."""
     from countveil.counts.shown_text import visible
-    from countveil.studies.results import run_study
+    from countveil.studies.run import run_study
 
     for name in ("sweeps", "naive_sweeps", "releases", "threads", "processes"):
         value = getattr(arguments, name)

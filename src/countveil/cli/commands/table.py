@@ -64,6 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
     with spoken_as_options({"what": "KIND"}):
         tables = table_blocks(posterior, arguments.kind)
         first = next(tables)
-    check_free(first, arguments.output, arguments.overwrite)
-    write_table(first, arguments.output, tables)
+    older = check_free(first, arguments.output, arguments.overwrite)
+    write_table(first, arguments.output, tables, overwrite=older)
     return exit_code(posterior, arguments.max_r_hat)

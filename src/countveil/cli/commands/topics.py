@@ -75,10 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
         tables[arguments.csv] = topics.table
     if arguments.memberships is not None:
         tables[arguments.memberships] = posterior.to_dataframe("memberships")
-    for name, table in tables.items():  # before any is written
-        check_free(table, name, arguments.overwrite)
+    # All before any is written.
+    older = {name: check_free(table, name, arguments.overwrite) for name, table in tables.items()}
     for name, table in tables.items():
-        write_table(table, name)
+        write_table(table, name, overwrite=older[name])
     return exit_code(posterior, arguments.max_r_hat)
 
 

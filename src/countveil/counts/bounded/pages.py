@@ -26,6 +26,7 @@ _BITS = {4: 16, 5: 32, 6: 64}
 _INT32, _INT64, _LIST, _STRUCT = 5, 6, 9, 12
 _LARGEST_FIELD = 2**15 - 1
 # Fields of the format: number and kind.
+_SCHEMA, _N_CHILDREN = (2, _LIST), (5, _INT32)
 _ROW_GROUPS, _COLUMNS, _META_DATA = (4, _LIST), (1, _LIST), (3, _STRUCT)
 _N_VALUES, _COMPRESSED, _DATA_AT, _DICTIONARY_AT = (5, _INT64), (7, _INT64), (9, _INT64), (11, _INT64)
 _PAGE_UNPACKED, _PAGE_PACKED = (2, _INT32), (3, _INT32)
@@ -81,7 +82,34 @@ def _footer(file: BinaryIO) -> _Fields:
     if length > end - 8:
         raise ReleaseFileError("expected the end of a Parquet file")
     file.seek(end - 8 - length)
-    return _Compact(file.read(length)).struct()
+    fields = _Compact(file.read(length)).struct()
+    _check_schema(fields.get(_SCHEMA, []))
+    return fields
+
+
+def check_footer(file: BinaryIO) -> None:
+    """Refuse what Arrow would follow until its stack is full. Before any file of others is given to it."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - 4))
+    if file.read(4) == b"PAR1":  # else Arrow says that it is another file
+        try:
+            _footer(file)
+        except IndexError as error:
+            raise ReleaseFileError("expected a footer that is whole") from error
+    file.seek(0)
+
+
+def _check_schema(elements: list[_Fields]) -> None:
+    """Columns in columns are listed flat, each with the number of those in it: none deeper than ``_DEEPEST``."""
+    left: list[int] = []  # of each column around, how many are still to come in it
+    for element in elements:
+        while left and not left[-1]:
+            left.pop()
+        if left:
+            left[-1] -= 1
+        left.append(max(element.get(_N_CHILDREN, 0), 0) if isinstance(element, dict) else 0)
+        if len(left) > _DEEPEST:
+            raise ReleaseFileError("expected columns that are not in each other")
 
 
 def _sizes(file: BinaryIO, column: _Fields, most: int, left: int, any_encoding: bool) -> tuple[int, int]:

@@ -66,6 +66,12 @@ def flat_positions(cells: Any, shape: tuple[int, ...]) -> np.ndarray:
 def _flat_from_indices(cells: tuple, shape: tuple[int, ...]) -> np.ndarray:
     if len(cells) != len(shape):
         raise ValueError(f"cells: expected {len(shape)} index arrays, one per axis, got {len(cells)}")
+    named = [one.index for one in cells if hasattr(one, "index") and not callable(one.index)]  # of pandas
+    if any(not np.array_equal(one, named[0]) for one in named[1:]):
+        raise TypeError(
+            "cells: expected index arrays whose entries go together, got Series with different indexes; to_numpy() "
+            "goes by order"
+        )
     indices = [np.asarray(index) for index in cells]
     for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if index.size and index.dtype.kind not in "iu":

@@ -7,7 +7,8 @@ knows the folder of a living writer by the lock (flock) that the writer holds; w
 some network folders) a folder in which nothing has changed for a day is taken for a dead one's.
 
 Where others may rename what lies beside the target, a name may lead elsewhere from one step to the next. So modes
-and names are given through descriptors of what was written, and only a folder that holds a lock of ours is removed.
+and names are given through descriptors of what was written, and what is removed lies in a folder that is held by a
+descriptor and has a lock of ours.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ except ImportError:  # Windows
 UNFINISHED = ".countveil-unfinished-"
 LOCK = ".countveil-lock"
 _A_DAY = 86_400.0
+_TRIES = 100  # to make a folder that nobody takes away
 
 
 @contextmanager
 def new_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A file that takes the name ``target`` when the block ends well, and vanishes otherwise.
 
-    Without ``overwrite`` a name that is taken, also since the block began, is left as it is: FileExistsError.
+    A name that is taken is left as it is, with ``overwrite`` if it was free when the block began: FileExistsError.
     """
-    mode = None
-    if overwrite and target.exists():
+    mode, replaces = None, overwrite and target.exists()
+    if replaces:
         found = target.stat()
         if not stat.S_ISREG(found.st_mode):
             raise FileExistsError(f"path: expected a file, got {target}, which is something else")
@@ -50,9 +52,9 @@ def new_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         path = folder / target.name
         with private_file(path, inside) as file:
             yield file
-            _set_mode(file.fileno(), path, final_modes(folder)[0] if mode is None else mode)
+            _set_mode(file.fileno(), path, final_modes(folder, inside)[0] if mode is None else mode)
         name = path if inside is None else path.name
-        if overwrite:
+        if replaces:
             os.replace(name, target, src_dir_fd=inside)
         else:
             _name_file(name, target, inside)
@@ -70,10 +72,10 @@ def new_folder(target: Path) -> Iterator[Path]:
     """The same for a folder, whose files are written with ``private_file``; a name that is taken stays as it is."""
     with unfinished(target.parent) as folder, held(folder) as inside:
         path = folder / target.name
-        path.mkdir(mode=0o700)
+        os.mkdir(path if inside is None else path.name, 0o700, dir_fd=inside)
         yield path
         with held(path, inside) as itself:  # not before: whoever fills it may have made it anew
-            open_up(itself, *final_modes(folder))
+            open_up(itself, *final_modes(folder, inside))
         try:
             if os.path.lexists(target):  # POSIX would put the folder in place of an empty one
                 raise FileExistsError
@@ -108,15 +110,19 @@ def held(folder: Path, inside: int | None = None) -> Iterator[int | None]:
 
     ``inside`` is that of the folder it lies in, if that is held.
     """
-    if os.name == "nt":
-        yield None
-        return
-    name = folder if inside is None else folder.name
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)
+    descriptor = _descriptor(folder, inside)
     try:
         yield descriptor
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _descriptor(folder: Path, inside: int | None = None) -> int | None:
+    if os.name == "nt":
+        return None
+    name = folder if inside is None else folder.name
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)
 
 
 def _set_mode(descriptor: int, path: Path, mode: int) -> None:
@@ -143,34 +149,53 @@ def scratch_folder() -> Iterator[Path]:
 def unfinished(parent: Path) -> Iterator[Path]:
     """A folder in ``parent`` for what is not complete. It is removed when the block ends, or by the next writer."""
     remove_unfinished(parent)
-    folder, lock = _locked_folder(parent)
+    folder, itself, lock = _locked_folder(parent)
     try:
         yield folder
     finally:
-        _remove(folder, lock)
+        _remove(folder, itself, lock)
 
 
-def _locked_folder(parent: Path) -> tuple[Path, int]:
-    while True:
+def _locked_folder(parent: Path) -> tuple[Path, int | None, int]:
+    """A new folder, its descriptor, and its lock, which we hold."""
+    for _ in range(_TRIES):
         folder = parent / f"{UNFINISHED}{secrets.token_hex(8)}"
         folder.mkdir(mode=0o700)
-        lock = None
+        itself, lock = None, None
         try:
-            # The umask may have taken bits away; a group that is inherited from the parent is kept.
-            folder.chmod(0o700 | (folder.stat().st_mode & stat.S_ISGID))
-            lock = _open_lock(folder, os.O_CREAT)
+            itself = _descriptor(folder)
+            if itself is not None:
+                if os.listdir(itself):  # noqa: PTH208 (what has the name by now)
+                    raise FileExistsError
+                # The umask may have taken bits away; a group that is inherited from the parent is kept.
+                os.fchmod(itself, 0o700 | (os.fstat(itself).st_mode & stat.S_ISGID))
+            lock = _open_lock(folder, itself, os.O_CREAT | os.O_EXCL)
+            # Not our number: some file systems show all that they hold as one user's, whoever wrote it.
+            if itself is not None and os.fstat(itself).st_uid != os.fstat(lock).st_uid:
+                os.unlink(LOCK, dir_fd=itself)
+                raise FileExistsError
             lock_file(lock, wait=True)
-            if os.path.samestat(os.fstat(lock), (folder / LOCK).stat()):
-                return folder, lock
-        except FileNotFoundError:
-            pass  # someone found the folder before it was locked, and removed it as a dead one's: another
+            found = (folder / LOCK).stat() if itself is None else os.stat(LOCK, dir_fd=itself)
+            if os.path.samestat(os.fstat(lock), found):
+                return folder, itself, lock
+            _let_go(folder, itself, lock)
+        except (FileNotFoundError, FileExistsError):
+            # Someone removed the folder as a dead one's before it was locked, or put another in its place.
+            _let_go(folder, itself, lock)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            if lock is not None:
-                os.close(lock)
+            _let_go(folder, itself, lock)
             raise
-        if lock is not None:
-            os.close(lock)
+    raise PermissionError(
+        f"path: expected a folder in which nobody takes away what is being written, got {parent}"
+    )
+
+
+def _let_go(folder: Path, *descriptors: int | None) -> None:
+    for descriptor in descriptors:
+        if descriptor is not None:
+            os.close(descriptor)
+    with suppress(OSError):
+        folder.rmdir()  # an empty one
 
 
 def remove_unfinished(parent: Path) -> None:
@@ -209,37 +234,56 @@ def _remove_if_dead(folder: Path) -> None:
         if os.name != "nt" and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID != 0o700:
             return
         newest = max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
-        lock = _open_lock(folder)
+        itself = _descriptor(folder)
     except OSError:
+        return
+    try:
+        if itself is not None and not os.path.samestat(found, os.fstat(itself)):
+            raise FileNotFoundError
+        lock = _open_lock(folder, itself)
+    except OSError:
+        if itself is not None:
+            os.close(itself)
         return
     dead = lock_file(lock, wait=False)
     if dead is None:
         dead = time.time() - newest > _A_DAY
     if dead:
-        _remove(folder, lock)
-    else:
-        os.close(lock)
+        _remove(folder, itself, lock)
+        return
+    os.close(lock)
+    if itself is not None:
+        os.close(itself)
 
 
-def _remove(folder: Path, lock: int) -> None:
-    """Remove a folder, its lock last, then let go of it; Windows removes no open file."""
-    if fcntl is None:
+def _remove(folder: Path, itself: int | None, lock: int) -> None:
+    """Remove a folder, its lock last, then let go of it: what is in it by its descriptor, whatever has its name."""
+    if fcntl is None:  # Windows removes no open file
         os.close(lock)
     with suppress(OSError):
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name != LOCK:
-                with suppress(OSError):
-                    path.unlink()
-        (folder / LOCK).unlink()
-        folder.rmdir()
+        if itself is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            with os.scandir(itself) as entries:
+                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            for name, is_folder in found:
+                if is_folder:
+                    shutil.rmtree(name, ignore_errors=True, dir_fd=itself)
+                elif name != LOCK:
+                    with suppress(OSError):
+                        os.unlink(name, dir_fd=itself)
+            os.unlink(LOCK, dir_fd=itself)
+            if os.path.samestat(folder.lstat(), os.fstat(itself)):
+                folder.rmdir()
     if fcntl is not None:
         os.close(lock)
+    if itself is not None:
+        os.close(itself)
 
 
-def _open_lock(folder: Path, create: int = 0) -> int:
-    return os.open(folder / LOCK, os.O_RDWR | create | getattr(os, "O_NOFOLLOW", 0), 0o600)
+def _open_lock(folder: Path, itself: int | None, create: int = 0) -> int:
+    name = folder / LOCK if itself is None else LOCK
+    return os.open(name, os.O_RDWR | create | getattr(os, "O_NOFOLLOW", 0), 0o600, dir_fd=itself)
 
 
 def lock_file(descriptor: int, *, wait: bool) -> bool | None:
@@ -255,16 +299,21 @@ def lock_file(descriptor: int, *, wait: bool) -> bool | None:
     return True
 
 
-def final_modes(folder: Path) -> tuple[int, int]:
-    """The modes of a new file and a new folder, by trying: to ask for the umask is to change it for a moment."""
-    probe = folder / ".countveil-mode"
-    os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-    file = stat.S_IMODE(probe.stat().st_mode)
-    probe.unlink()
-    probe.mkdir()
-    inner = stat.S_IMODE(probe.stat().st_mode)
-    probe.rmdir()
-    return file, inner
+def final_modes(folder: Path, inside: int | None) -> tuple[int, int]:
+    """The modes of a new file and a new folder, by trying: to ask for the umask is to change it for a moment.
+
+    In ``folder``, which is ``held`` as ``inside``.
+    """
+    name = ".countveil-mode"
+    probe = folder / name if inside is None else name
+    file = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=inside)
+    modes = [stat.S_IMODE(os.fstat(file).st_mode)]
+    os.close(file)
+    os.unlink(probe, dir_fd=inside)
+    os.mkdir(probe, dir_fd=inside)
+    modes.append(stat.S_IMODE(os.stat(probe, dir_fd=inside, follow_symlinks=False).st_mode))
+    os.rmdir(probe, dir_fd=inside)
+    return modes[0], modes[1]
 
 
 def open_up(itself: int | None, file_mode: int, folder_mode: int, *, but_itself: bool = False) -> None:

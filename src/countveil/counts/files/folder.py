@@ -73,12 +73,14 @@ def write_folder(target: Path, write: Writer, *, overwrite: bool) -> None:
 
 def _write_next(target: Path, write: Writer) -> None:
     remove_unfinished(target.parent)
+    was_flat = _current(target) is None
     _remove_old(target)
     with unfinished(target) as folder:
         new = folder / "generation"
         new.mkdir(mode=0o700)
         header = write(new)
-        files, folders = final_modes(folder)
+        with held(folder) as inside:
+            files, folders = final_modes(folder, inside)
         with held(new) as itself:
             place = _named(target, new)
             try:
@@ -95,6 +97,8 @@ def _write_next(target: Path, write: Writer) -> None:
                     shutil.rmtree(place, ignore_errors=True)
                 raise
     _remove_old(target)
+    if was_flat and not has_writers(target):
+        _remove_files(target)
 
 
 def _named(target: Path, folder: Path) -> Path:
@@ -114,7 +118,7 @@ def _named(target: Path, folder: Path) -> Path:
 
 
 def _remove_old(target: Path) -> None:
-    """Remove every generation but the current one, and files from before there were any.
+    """Remove every generation but the current one; what somebody else has put there stays.
 
     While anyone is writing here, a generation may be about to be named: then the next writer removes what is old.
     """
@@ -123,19 +127,28 @@ def _remove_old(target: Path) -> None:
         return
     current = _current(target)  # last: what was written meanwhile has its name now
     for place in found:
-        if place.name != current and not place.is_symlink():
-            with suppress(OSError), held(place) as itself:
-                if itself is not None:
-                    os.fchmod(itself, 0o700)  # what is half removed is for nobody
-            shutil.rmtree(place, ignore_errors=True)
-    if current is None or (target / "cells").is_symlink():
-        return
-    for path in [*target.glob("cells/part-*.parquet"), *target.glob("*.parquet")]:
-        if re.fullmatch(r"part-\d{5,}|rows|columns|axis\d+", path.stem):
+        if current in (None, place.name) or place.is_symlink():
+            continue
+        with suppress(OSError), held(place) as itself:
+            if itself is not None:
+                os.fchmod(itself, 0o700)  # what is half removed is for nobody
+        _remove_files(place)
+        with suppress(OSError):
+            (place / HEADER).unlink()
+        with suppress(OSError):
+            place.rmdir()
+
+
+def _remove_files(place: Path) -> None:
+    """Remove the files of a release, but for its header, from their folder."""
+    cells = place / "cells"
+    parts = [] if cells.is_symlink() else cells.glob("part-*.parquet")
+    for path in [*parts, *place.glob("*.parquet")]:
+        if re.fullmatch(r"part-\d{5,}" if path.parent == cells else r"rows|columns|axis\d+", path.stem):
             with suppress(OSError):
                 path.unlink()
     with suppress(OSError):
-        (target / "cells").rmdir()
+        cells.rmdir()
 
 
 def _current(target: Path) -> str | None:

@@ -203,7 +203,7 @@ def _labels(
     for entry in labels:
         if entry is not None and not (isinstance(entry, list) and all(type(e) is str for e in entry)):
             raise ReleaseFileError("expected labels that are lists of text")
-    return read_labels(dict(zip(axes, labels, strict=True)), shape)
+    return read_labels(labels, shape, axes)
 
 
 def _guarantee(given: Any) -> Guarantee | None:
@@ -237,14 +237,15 @@ def _row_guarantees(
 def _check_noise(
     rho: np.ndarray, promise: Guarantee | None, each: tuple[Guarantee | None, ...] | None
 ) -> None:
+    """Guarantees of rows may be stated in different numbers and have one noise: 1/5 and 2/10, 0.1 and "0.1"."""
     if promise is None and each is None:
         return
     if each is None:
         promised = np.asarray(promise.rho)  # type: ignore[union-attr]
     else:
         promised = np.array([np.inf if g is None else g.rho for g in each])
-    right_shape = rho.ndim == 0 if each is None else rho.size == len(each)
-    if not right_shape or not np.allclose(promised, rho.reshape(promised.shape), rtol=1e-12, atol=0):
+    right_shape = rho.ndim == 0 or (each is not None and rho.size == len(each))
+    if not right_shape or not np.allclose(promised, rho.ravel(), rtol=1e-12, atol=0):
         raise ReleaseFileError("the guarantee does not match the noise")
 
 

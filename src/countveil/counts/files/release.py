@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from countveil.counts.bounded.pages import check_footer
 from countveil.counts.bounded.room import ReleaseFileError, Room
 from countveil.counts.bounded.within import open_regular
 from countveil.counts.cells.clamp import RhoLevels
@@ -183,8 +184,10 @@ def _is_release_file(target: Path) -> bool:
     import pyarrow.parquet as pq
 
     try:
-        with open_regular(Path(os.path.realpath(target))) as source, pq.ParquetFile(source) as file:
-            return KEY in (file.metadata.metadata or {})
+        with open_regular(Path(os.path.realpath(target))) as source:
+            check_footer(source)
+            with pq.ParquetFile(source) as file:
+                return KEY in (file.metadata.metadata or {})
     except (OSError, ValueError):
         return False
 
@@ -206,6 +209,8 @@ def check_not_input(path: str | os.PathLike[str], *inputs: object) -> None:
 
 def _same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
     try:
+        if os.path.realpath(one) == os.path.realpath(other):  # neither may be there yet
+            return True
         return Path(one).samefile(other)
     except (OSError, ValueError):  # one of them is not there, or is no file name at all
         return False
@@ -280,6 +285,7 @@ def read_described(
         with open_place(files[0]) as opened_file:
             if isinstance(opened_file, RemoteFile):
                 opened_file.hold_footer()
+            check_footer(opened_file)
             with pq.ParquetFile(opened_file) as file:
                 described = metadata_header(file.metadata.metadata)
             room = room or Room(bytes_in(opened_file))
@@ -304,6 +310,8 @@ def _read(source: Place, room: Room | None, sha256: str | None) -> Contents:
     levels = RhoLevels(draft.rho, draft.shape)
     number = levels.count((cells.positive, cells.missing))
     below, total = cells.negative, draft.nonpositive.total
+    if total is not None and not (total <= number * 2.0**63).all():
+        raise ReleaseFileError("the sum of the cells x <= 0 is beyond what so many can have")
     if below is not None and not (
         # Beyond 2**53 a sum depends on its order.
         total is not None and np.allclose(levels.listed(below, below.values), total, rtol=1e-12, atol=0.0)

@@ -15,11 +15,12 @@ from countveil.counts.inputs.arrays import (
     read_true_counts,
 )
 from countveil.counts.inputs.count_files import SymmetricMatrix, may_be_counts, read_count_file
-from countveil.counts.inputs.forms import FORMS
+from countveil.counts.inputs.forms import FORMS, SYMMETRIC
+from countveil.counts.inputs.frames import as_table
 from countveil.counts.inputs.graphs import GraphCounts, read_graph
 from countveil.counts.inputs.labels import origin, read_labels
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.inputs.tables import as_table, read_table
+from countveil.counts.inputs.tables import read_table
 from countveil.counts.inputs.texts import read_texts
 
 
@@ -40,7 +41,7 @@ def read_input(counts: Any, options: InputOptions) -> LabelledCounts:
         check_shape(counts.shape, "counts")
         n, values = counts.shape[0], counts.values
         pairs = GraphCounts(n, counts.ends, lambda inside: values[inside], directed=False, loops=True)
-        return _with_labels(pairs, "symmetric Matrix Market file", options)
+        return _with_labels(pairs, SYMMETRIC, options)
     table = as_table(counts)
     if table is not None:
         read = read_table(table, options)

@@ -6,7 +6,7 @@ import gzip
 import os
 import re
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,14 +16,18 @@ from scipy import sparse
 
 from countveil.counts.bounded.numpy_files import check_archive, check_array
 from countveil.counts.bounded.pages import check_pages
-from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
+from countveil.counts.bounded.room import CELL, ROW, ReleaseFileError, Room
 from countveil.counts.bounded.within import data_size, has_hole
+from countveil.counts.inputs.frames import Table
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.inputs.tables import Table
 from countveil.counts.places import local_path
 
 # Bytes that a cell of a table takes, and a letter of a file in which every other one is a number of its own.
 _CELL, _LETTER, _LONGEST_NUMBER = 8, 50, 100
+_TEXTS = ("string", "large_string", "binary", "large_binary")
+_COLUMN = 10_000  # bytes that Arrow takes for one of a CSV file, whatever is in it
+# Bytes of a line of text: a few million words.
+_LONGEST_LINE = 2**26
 # Numbers as people write them; what can be in a number as files have it; a cell without one.
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.'\u2019\s]\d{3})+([.,]\d*)?")
 _DIGIT_OR_WORD = re.compile(r"\d|inf|nan|true|false", re.IGNORECASE)
@@ -68,6 +72,7 @@ def read_count_file(path: str | os.PathLike[str], options: InputOptions) -> Any:
         found = read(source, options, room)
         if sparse.issparse(found) or isinstance(found, SymmetricMatrix):
             room.take(found.shape[0], ROW, "rows")
+            room.take(found.shape[1], CELL, "columns")  # a row at a time gets its noise
         return found
     except (MemoryError, ImportError):
         raise
@@ -91,12 +96,21 @@ def _csv(source: Path, options: InputOptions, room: Room) -> Any:
         delimiter="\t" if source.suffix.lower() == ".tsv" else ",",
         newlines_in_values=True,  # or whether a quoted one passes would depend on where blocks of the file end
     )
-    with csv.open_csv(source, parse_options=parse) as opened:
+    read = csv.ReadOptions(block_size=_LONGEST_LINE)
+    with source.open("rb") as file:
+        room.take(file.readline(_LONGEST_LINE).count(parse.delimiter.encode()), _COLUMN, "columns")
+    with csv.open_csv(source, read_options=read, parse_options=parse) as opened:
         names = opened.schema.names
+    if len(names) == 1 and re.search(r"[;\t|]", names[0]):
+        raise _RefusedError(
+            "commas between fields (tabs in .tsv), got a first line with other signs alone, as spreadsheets write "
+            "them in some countries"
+        )
     # All stays text. Labels: "007" is not 7, and "NA" is a label like others. Numbers: the lines that are released
     # are read as such; a type found by looking at all lines would tell of others.
     as_text = csv.ConvertOptions(column_types={name: string() for name in names})
-    table = csv.read_csv(source, parse_options=parse, convert_options=as_text)
+    table = csv.read_csv(source, read_options=read, parse_options=parse, convert_options=as_text)
+    _check_quotes(names, table.columns, parse.delimiter)
     return Table(
         table.column_names,
         lambda i: table.column(i).to_numpy(),
@@ -104,6 +118,27 @@ def _csv(source: Path, options: InputOptions, room: Room) -> Any:
         None,
         lambda i, lines: _parsed(table.column(i), lines),
     )
+
+
+def _check_quotes(names: list[str], columns: Sequence[Any], delimiter: str) -> None:
+    """Refuse fields of several lines: from a bare quotation mark to the next lie lines of the table, and counts.
+
+    Where tabs stand between fields one with a tab in it, too, which people do not write.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    # All at once: a table may have a hundred thousand columns.
+    texts = pa.chunked_array(
+        [pa.array(names, pa.string()), *(chunk for one in columns for chunk in one.chunks)]
+    )
+    swallowed = compute.match_substring_regex(texts, r"[\r\n\t]" if delimiter == "\t" else r"[\r\n]")
+    if compute.any(swallowed).as_py():
+        raise _RefusedError(
+            "quotation marks around whole fields, doubled within them, and fields of one line, got one with the "
+            "end of a line in it, as where a mark is a word itself; save it with all text quoted, or without that "
+            "column"
+        )
 
 
 def _parsed(texts: Any, lines: np.ndarray) -> np.ndarray:
@@ -148,8 +183,12 @@ def _parquet(source: Path, options: InputOptions, room: Room) -> Any:
     with source.open("rb") as file:
         room.take(check_pages(file, room.left, any_encoding=True), 1, "bytes")
         metadata = pq.read_metadata(file)
-        room.take(metadata.num_rows * metadata.num_columns, _CELL, "cells")
-    table = pq.read_table(source)
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        n_cells = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
+        room.take(n_cells, _CELL, "cells")
+        # Each text once, as it is in the file: one of megabytes may stand in a million lines.
+        texts = [field.name for field in pq.read_schema(file) if str(field.type) in _TEXTS]
+    table = pq.read_table(source, read_dictionary=texts)
     if b"countveil" in (table.schema.metadata or {}):
         # Its columns would pass for a table of counts, and noise would be taken for data.
         raise _RefusedError("a file of counts, got a release")

@@ -43,6 +43,9 @@ class Form(NamedTuple):
 
 _MESSAGE = Stability("a message (1 of an edge's weight)")
 
+#: Of plain counts, and of releases of earlier versions.
+SYMMETRIC = "symmetric Matrix Market file"
+
 FORMS = {
     "array": Form("one entry of the first axis", "one number", Stability("1 of a number in the array")),
     "sparse matrix": Form("one row of the matrix", "one number", Stability("1 of an entry of the matrix")),
@@ -56,12 +59,12 @@ FORMS = {
         "what one person sent", "what one person sent to another", _MESSAGE, pairs=True
     ),
     "undirected graph": Form(
-        "one person's pairs with those who come later in the order of rows",
+        "one person's pairs, each of which stands in one row alone",
         "one pair, whose count gets noise once",
         _MESSAGE,
         pairs=True,
     ),
-    "symmetric Matrix Market file": Form(
+    SYMMETRIC: Form(
         "one entry's pairs with those that come later, and itself",
         "one pair, whose count gets noise once",
         Stability("1 of an entry of the file"),
@@ -84,14 +87,26 @@ def a_form(form: str) -> str:
 _WORD_PATTERNS = (r"(?u)\b\w\w+\b", r"(?u)\b\w+\b", r"\b\w\w+\b", r"\b\w+\b", r"\w+", r"\w", r"\S+")
 
 
-def _prepares_texts_its_own_way(vectorizer: Any) -> bool:
-    """Whether code of the user's, or a pattern that looks around, may make any number of words of one."""
+def prepares_texts_its_own_way(vectorizer: Any) -> bool:
+    """Whether code of the user's may make anything of a text before words are looked for, or look for them."""
     kind = type(vectorizer)
     if kind.__module__.partition(".")[0] != "sklearn" or kind.__name__ != "CountVectorizer":
         return True
-    own = vectorizer.preprocessor is not None or vectorizer.tokenizer is not None
-    own = own or callable(vectorizer.strip_accents)
+    own = (vectorizer.preprocessor, vectorizer.strip_accents, vectorizer.analyzer)
+    return any(map(callable, own))
+
+
+def finds_words_its_own_way(vectorizer: Any) -> bool:
+    """Whether code of the user's, or a pattern that looks around, may make any number of words of one."""
+    own = prepares_texts_its_own_way(vectorizer) or vectorizer.tokenizer is not None
     return own or vectorizer.token_pattern not in _WORD_PATTERNS
+
+
+def counts_its_own_way(vectorizer: Any) -> bool:
+    """Whether code of the user's may count one word any number of times."""
+    kind = type(vectorizer)
+    known = next(one for one in kind.__mro__ if one.__module__.startswith("sklearn."))
+    return any(getattr(kind, name) is not getattr(known, name) for name in ("transform", "_count_vocab"))
 
 
 def of_texts(vectorizer: Any) -> Stability:
@@ -109,7 +124,7 @@ most 12.
     kind, (least, most) = vectorizer.analyzer, vectorizer.ngram_range
     lengths = range(least, most + 1)
     overlapping = sum(2 * n - 1 for n in lengths), sum(2 * n for n in lengths)
-    own = _prepares_texts_its_own_way(vectorizer)
+    own = finds_words_its_own_way(vectorizer)
     if kind == "word" and not own:
         return Stability("a word, as the vectorizer finds words,", *overlapping)
     if kind == "char" and not own:

@@ -11,8 +11,9 @@ from scipy import sparse
 from countveil.counts.cells.layout import Cells
 from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, Values, sparse_cells
 from countveil.counts.inputs.forms import FORMS
-from countveil.counts.inputs.labels import LabelIndex, label_index, object_array, origin, read_labels
+from countveil.counts.inputs.labels import LabelIndex, label_index, origin, read_labels
 from countveil.counts.inputs.options import InputOptions
+from countveil.counts.inputs.spellings import as_now, object_array
 
 
 class GraphCounts(ListedCounts):
@@ -68,6 +69,7 @@ def read_graph(graph: Any, options: InputOptions) -> LabelledCounts:
     found = object_array(graph.nodes)
     rows = label_index(declared_rows, found, "node", "rows", public=options.public_labels)
     columns = rows if declared_columns is None else LabelIndex(declared_columns, "node")
+    _check_spellings(rows, columns)
     edges = list(graph.edges(data=True))
     directed = bool(graph.is_directed())
     values = partial(_counts, edges, options.weight)
@@ -94,6 +96,17 @@ def read_graph(graph: Any, options: InputOptions) -> LabelledCounts:
     along_columns = along_rows if declared_columns is None else origin(declared_columns)
     said = str(FORMS[form].stability)
     return LabelledCounts(counts, names, labels, form, (along_rows, along_columns), said)
+
+
+def _check_spellings(rows: LabelIndex, columns: LabelIndex) -> None:
+    """Refuse a node by two names: node 7 is "7" and "7.0", and nobody would see that it is one person."""
+    known = {as_now(label): label for label in columns.labels}
+    for label in rows.labels:
+        other = known.get(as_now(label), label)
+        if other != label:
+            raise ValueError(
+                f"columns: expected one name for a node on both sides, got {other!r} for {label!r}"
+            )
 
 
 def _counts(all_edges: list[tuple], weight: Any, inside: np.ndarray) -> np.ndarray:

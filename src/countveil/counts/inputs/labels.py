@@ -1,4 +1,8 @@
-"""Names for rows, columns and further axes: checked once and kept as text, declared, compared.
+"""Names for rows, columns and further axes: read out of whatever holds them, kept as text, declared, compared.
+
+``listed`` reads labels out of any container, and ``label_text`` says what one is called. Two lists of labels meet
+in ``LabelIndex.places`` (each of one is looked for in the other) or in ``expect_labels`` (both must be alike); rows
+that may be one row, however spelt, are found by ``coarse_keys``. Nothing else compares labels.
 
 What lies outside the declared labels is dropped without a word. A warning or an error would tell that someone's
 data hold such an entry, and no noise covers that. Dropping is safe: it acts on every observation by itself and
@@ -8,14 +12,21 @@ brings no two of them further apart, so what holds for the rest holds for the wh
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from decimal import Context, Decimal
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import timedelta
 from typing import Any, Protocol
 
 import numpy as np
 
+from countveil.counts.inputs.spellings import (
+    as_now,
+    coarse_key,
+    is_rounded,
+    label_text,
+    object_array,
+    spellings,
+    spoken,
+)
 from countveil.counts.shown_text import visible
 
 # The file's table has one column per axis and this one for the counts.
@@ -23,42 +34,7 @@ VALUE = "value"
 # The place of a label that was not declared.
 OUTSIDE = -1
 
-_NUMBER = re.compile(r"[+-]?(\d{1,50}\.?\d{0,50}|\.\d{1,50})(e[+-]?\d{1,2})?$", re.ASCII)
-# Those that are spaces (tabs, ends of lines) stay spaces.
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
-# A time of day after a date, and one that says nothing: midnight, no fraction, no offset.
-_TIME = re.compile(r"^(\d{4}-\d\d-\d\d)t(\d\d:)", re.ASCII)
-_MIDNIGHT = re.compile(
-    r"(?<=\d\d-\d\d) 00:00(:00)?(\.0+)?(z|[+-]00:?00)?$|(?<=:\d\d)(\.0+)?(z|[+-]00:?00)?$", re.ASCII
-)
-# Zeros at the end of a fraction of a second, and a duration of whole days.
-_ZEROS = re.compile(r"(?<=:\d\d)(\.\d*?[1-9])0+(?=z|[+-]\d|$)", re.ASCII)
-_NO_TIME = re.compile(r"(?<=days) \+?00:00:00(\.0+)?$", re.ASCII)
-# Nanoseconds in what numpy keeps durations in. Months and years have no such number.
-_NANOSECONDS = {
-    "W": 604_800_000_000_000,
-    "D": 86_400_000_000_000,
-    "h": 3_600_000_000_000,
-    "m": 60_000_000_000,
-    "s": 1_000_000_000,
-    "ms": 1_000_000,
-    "us": 1_000,
-    "ns": 1,
-}
-_UNSEEN = frozenset("\u115f\u1160\u2800\u3164")  # fillers of Hangul, and Braille without a dot
-_DECIMAL = Context(prec=120)  # of our own: that of other code might round
-_QUOTES = str.maketrans(
-    {
-        "\u2010": "-",
-        "\u2011": "-",
-        "\u2012": "-",
-        "\u2013": "-",
-        "\u2212": "-",
-        "\u2018": "'",
-        "\u2019": "'",
-        "\u02bc": "'",
-    }
-)
+_WHOLE = re.compile(r"[+-]?\d+")
 
 _DECLARE = (
     "the labels in counts are private data, and a release shows its labels as they are: the guarantee is "
@@ -70,7 +46,7 @@ _DECLARE = (
 def read_labels(
     given: Any, shape: tuple[int, ...], axes: Sequence[str] | None = None
 ) -> tuple[tuple[str, ...], tuple[np.ndarray | None, ...]]:
-    """Axis names and labels, from None, one entry per axis, or {axis name: labels} in axis order.
+    """Axis names and labels, from None, one entry per axis, or {axis name: labels} (``entries_of``).
 
     ``axes`` are the names where they come apart from the labels.
     """
@@ -78,16 +54,40 @@ def read_labels(
     if given is None:
         return default_axes(n_axes), (None,) * n_axes
     if axes is not None:
-        given = dict(zip(axes, given, strict=True))
+        names, entries = _axis_names(axes), list(given)
+    else:
+        said, entries = entries_of(given, n_axes)
+        names = default_axes(n_axes) if said is None else _axis_names(said)
+    return names, tuple(_axis_of_length(*each) for each in zip(entries, names, shape, strict=True))
+
+
+def entries_of(
+    given: Any, n_axes: int, names: Sequence[str] | None = None
+) -> tuple[tuple[str, ...] | None, list[Any]]:
+    """Names of axes, if any were given, and what was given for each, in the order of the axes.
+
+    ``names``: what the axes are called in the counts, where that is not the usual. The same names mean the same
+    axes, in any order, and others are new ones, in order.
+    """
     if isinstance(given, Mapping):
-        names, entries = _axis_names(given), list(given.values())
+        axes, entries = tuple(given), list(given.values())
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        names, entries = default_axes(n_axes), list(given)
+        axes, entries = None, list(given)
     else:
         raise TypeError(f"labels: expected labels (or None) for each axis, got {type(given).__name__}")
     if len(entries) != n_axes:
         raise ValueError(f"labels: expected an entry for each of the {n_axes} axes, got {len(entries)}")
-    return names, tuple(map(_axis_of_length, entries, names, shape))
+    known = list(default_axes(n_axes) if names is None else names)
+    if axes is not None and set(axes) == set(known):
+        found = dict(zip(axes, entries, strict=True))
+        return tuple(known), [found[name] for name in known]
+    for place, axis in enumerate(axes or ()):
+        if axis in known and known[place] != axis:
+            raise ValueError(
+                f"labels: expected all axes by their names ({', '.join(map(visible, known))}), or new names in "
+                f"their order, got {visible(str(axis))} in another place"
+            )
+    return axes, entries
 
 
 def default_axes(n_axes: int) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def default_axes(n_axes: int) -> tuple[str, ...]:
     return ("row", "column") if n_axes == 2 else tuple(f"axis{i}" for i in range(n_axes))
 
 
-def _axis_names(given: Mapping) -> tuple[str, ...]:
+def _axis_names(given: Iterable[Any]) -> tuple[str, ...]:
     taken = {VALUE}
     for name in given:
         if not isinstance(name, str) or not name:
@@ -110,9 +110,6 @@ def _axis_names(given: Mapping) -> tuple[str, ...]:
 def _axis_of_length(given: Any, axis: str, length: int) -> np.ndarray | None:
     if given is None:
         return None
-    if isinstance(given, set | frozenset):  # its order is chance, and here labels go by their places
-        kind = type(given).__name__
-        raise TypeError(f"labels: expected a list of {visible(axis)} labels, in order, got a {kind}")
     texts = axis_labels(given, axis)
     if len(texts) != length:
         raise ValueError(f"labels: expected {length} {visible(axis)} labels, got {len(texts)}")
@@ -121,10 +118,44 @@ def _axis_of_length(given: Any, axis: str, length: int) -> np.ndarray | None:
 
 def axis_labels(given: Any, axis: str) -> np.ndarray:
     """The labels of one axis as text, each once."""
-    axis = visible(axis)  # which may come from a stranger's file, and is for messages only
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"labels: expected a list of {axis} labels or None, got {type(given).__name__}")
-    texts = [_text(label, axis) for label in given]
+    return _texts(listed(given, axis), visible(axis))  # which may come from a stranger's file
+
+
+def listed(given: Any, axis: str) -> list[Any]:
+    """The labels of one axis, in their order, whichever library holds them.
+
+    A mapping to places, as scikit-learn has its vocabulary, is in the order of these.
+
+    >>> listed(np.array(["b", "a"]), "row"), listed({"zoo": 1, "ant": 0}, "column")
+    ([np.str_('b'), np.str_('a')], ['ant', 'zoo'])
+    """
+    axis, kind = visible(axis), type(given).__name__
+    if isinstance(given, Mapping) and not isinstance(given, Set):  # as the nodes of a graph are
+        if sorted(map(str, given.values())) != sorted(map(str, range(len(given)))):
+            raise TypeError(f"labels: expected a list of {axis} labels, in order, got a {kind} to no places")
+        return sorted(given, key=lambda label: int(given[label]))
+    if isinstance(given, set | frozenset):  # its order is chance
+        raise TypeError(f"labels: expected a list of {axis} labels, in order, got a {kind}")
+    if hasattr(given, "dims") and hasattr(given, "to_numpy"):  # of xarray
+        given = given.to_numpy()
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable) or hasattr(given, "columns"):
+        raise TypeError(f"labels: expected a list of {axis} labels or None, got {kind}")
+    n_axes = getattr(given, "ndim", 1)
+    if n_axes != 1:
+        raise TypeError(f"labels: expected a list of {axis} labels or None, got {n_axes} axes of them")
+    return list(map(unwrapped, spoken(given) if isinstance(given, np.ndarray) else given))
+
+
+def unwrapped(label: Any) -> Any:
+    """One of Arrow or xarray, which have each in an object of theirs, as it is."""
+    if hasattr(label, "as_py"):
+        return label.as_py()
+    return label.item() if hasattr(label, "dims") and label.ndim == 0 else label
+
+
+def _texts(labels: list[Any], axis: str) -> np.ndarray:
+    """As they are released, each once."""
+    texts = [_text(label, axis) for label in labels]
     seen = set()
     for text in texts:
         if text in seen:
@@ -135,8 +166,9 @@ def axis_labels(given: Any, axis: str) -> np.ndarray:
 
 
 def _text(label: Any, axis: str) -> str:
-    """A label as it is released: what it is compared by, so that one label has one text."""
-    text = None if isinstance(label, bytes) else _key(label)
+    if is_rounded(label):
+        raise _halved("labels")
+    text = None if holds_others(label) else label_text(label)
     if text is None:  # its kind only: a label may have come from the counts
         raise TypeError(
             f"labels: expected {axis} labels that are text or numbers, got {type(label).__name__}"
@@ -144,28 +176,34 @@ def _text(label: Any, axis: str) -> str:
     return text
 
 
+def holds_others(label: Any) -> bool:
+    """Whether it is a list of labels, of one or of bytes, in place of one."""
+    return isinstance(label, bytes | list | dict | set) or bool(getattr(label, "ndim", 0))
+
+
 class LabelIndex:
-    """Labels in their order of release. They are compared as text, whole floats as integers.
+    """Labels in their order of release, in which others are found: by what they are called, in any spelling.
 
     >>> LabelIndex(["a", "b", 3], "row").places(np.array(["b", "z", 3.0, None], dtype=object))
     array([ 1, -1,  2, -1])
     """
 
     def __init__(self, labels: Any, axis: str) -> None:
-        kept = spoken(labels).tolist() if isinstance(labels, np.ndarray) else labels
-        kept = list(kept) if _is_list(kept) else kept
-        texts = axis_labels(kept, axis)
-        if not len(texts):
+        kept = listed(labels, axis)
+        self.labels: np.ndarray = _texts(kept, visible(axis))
+        if not len(kept):
             raise ValueError(f"labels: expected at least one {axis} label, got none")
-        self.labels: np.ndarray = texts
-        self._place = {key: place for place, key in enumerate(map(_key, kept))}
+        self._place = {text: place for place, text in enumerate(self.labels)}
+        for place, label in enumerate(kept):
+            for text in spellings(label)[1:]:
+                self._place.setdefault(text, place)  # unless another one is called so
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def places(self, found: np.ndarray) -> np.ndarray:
         """The place of every label found, or OUTSIDE."""
-        if found.dtype.kind in "iub":
+        if found.dtype.kind in "iubmM":
             distinct, inverse = np.unique(found, return_inverse=True)
             return self._look_up(distinct)[inverse]
         return self._look_up(found)
@@ -173,15 +211,39 @@ class LabelIndex:
     def places_in(self, other: LabelIndex) -> np.ndarray:
         """The place of every own label among those of another axis, or OUTSIDE."""
         places = np.full(len(self), OUTSIDE)
-        for key, place in self._place.items():
-            places[place] = other._place.get(key, OUTSIDE)
+        for text, place in self._place.items():
+            if places[place] < 0:
+                places[place] = other._place.get(text, OUTSIDE)
         return places
 
     def _look_up(self, found: np.ndarray) -> np.ndarray:
-        found = spoken(found)
-        place = self._place
-        places = (place.get(_key(label), OUTSIDE) for label in found.tolist())
+        places = (self._at(label) for label in spoken(found).tolist())
         return np.fromiter(places, dtype=np.int64, count=len(found))
+
+    def _at(self, label: Any) -> int:
+        if type(label) is str and label.isascii():  # most of them
+            return self._place.get(label, OUTSIDE)
+        if is_rounded(label):  # whose it is nobody can say
+            return OUTSIDE
+        for text in spellings(label):
+            if text in self._place:
+                return self._place[text]
+        return OUTSIDE
+
+
+def places_of(wanted: Iterable[Any], known: Any, message: str) -> np.ndarray:
+    """The places of labels among those known, all of which must be there.
+
+    >>> places_of(["b", "a"], np.array(["a", "b"]), "rows: expected known labels").tolist()
+    [1, 0]
+    """
+    given = object_array(wanted)
+    places = LabelIndex(known, "known").places(given)
+    lost = given[places < 0]
+    if len(lost):
+        others = f" and {len(lost) - 1} others" if len(lost) > 1 else ""
+        raise ValueError(f"{message}{str(lost[0])!r}{others}")
+    return places
 
 
 def label_index(
@@ -192,10 +254,24 @@ def label_index(
     Found labels come sorted unless ``ordered``: the order in which events happened is not a label.
     """
     if declared is not None:
-        return LabelIndex(declared, axis)
+        index = LabelIndex(declared, axis)
+        # By what is declared and the type alone, whatever is found.
+        if _are_floats(found):
+            kind = np.float64 if found.dtype == object else found.dtype
+            exact = int((np.finfo(kind).nmant + 1) * np.log10(2.0))  # digits of a whole number
+            numbers = (text for label in index.labels for text in whole_numbers([coarse_key(label)]))
+            if any(len(text) > exact for text in numbers):
+                raise _halved(parameter)
+        return index
     if not public:
         raise must_declare(parameter)
-    distinct = {_key(label): label for label in spoken(found).tolist()}
+    if found.dtype.kind == "f":
+        rounded = bool((np.abs(found) >= 2.0 ** (np.finfo(found.dtype).nmant + 1)).any())
+    else:
+        rounded = found.dtype == object and any(map(is_rounded, found))
+    if rounded:
+        raise _halved(parameter)
+    distinct = {label_text(label): label for label in spoken(found).tolist()}
     distinct.pop(None, None)
     labels = list(distinct.values())
     if not ordered:
@@ -205,126 +281,25 @@ def label_index(
     return LabelIndex(labels, axis)
 
 
+def _are_floats(found: np.ndarray) -> bool:
+    """By their type: names of columns and nodes come one by one."""
+    kinds = (float, np.floating)
+    by_one = found.dtype == object and len(found) > 0 and all(isinstance(one, kinds) for one in found)
+    return by_one or found.dtype.kind == "f"
+
+
+def _halved(name: str) -> ValueError:
+    return ValueError(
+        f"{name}: expected long numbers as whole numbers or text, got floats, which do not hold all of their "
+        "digits; tables have them where a number is missing: read that column as text (dtype=str) or as Int64"
+    )
+
+
 def origin(declared: Any, *, found: bool = False) -> str:
     """Where the labels of an axis come from: what the caller said, what was found in the counts, or nowhere."""
     if declared is not None:
         return "declared"
     return "from the data" if found else "none"
-
-
-def _is_list(labels: Any) -> bool:
-    return isinstance(labels, Iterable) and not isinstance(labels, str | bytes)
-
-
-def _key(label: Any) -> str | None:
-    """What labels are compared by; None for a label that is missing."""
-    if isinstance(label, str):
-        return str.__str__(label)  # a class of its own may call itself otherwise
-    if label is None or type(label).__name__ in ("NAType", "NaTType"):  # first: that of pandas is a time, too
-        return None
-    if isinstance(label, np.datetime64):
-        if _is_finer(label):
-            return str(label).replace("T", " ")  # as pandas says it
-        label = label.astype("datetime64[us]").item()
-    if isinstance(label, datetime):  # a day is called by its date, whatever it was kept as
-        return label.isoformat(sep=" ").removesuffix(" 00:00:00")
-    if isinstance(label, timedelta | np.timedelta64):
-        return _duration(label)
-    if isinstance(label, tuple):
-        return str(tuple(map(_part, label)))
-    if isinstance(label, float | np.floating):
-        if label != label:
-            return None
-        return str(int(label)) if float(label).is_integer() else str(label)
-    try:
-        return str(label)
-    except Exception:  # whatever it is, it is no label; and no message may tell that it was there
-        return None
-
-
-def _part(label: Any) -> Any:
-    """A part of a label of several: a whole number or a text, whatever it was kept as.
-
-    >>> _key(("ann", np.int64(7))), _key(("ann", 7.0)), _key(("ann", np.datetime64("2025-01-02")))
-    ("('ann', 7)", "('ann', 7)", "('ann', '2025-01-02')")
-    """
-    is_whole = isinstance(label, int | np.integer) and not isinstance(label, bool)
-    if is_whole or (isinstance(label, float | np.floating) and float(label).is_integer()):
-        return int(label)
-    return _key(label)
-
-
-def _duration(label: timedelta | np.timedelta64) -> str | None:
-    """As pandas says it, whatever it was kept as; None if it is missing.
-
-    >>> import datetime
-    >>> _duration(np.timedelta64(26, "h")), _duration(datetime.timedelta(milliseconds=-1))
-    ('1 days 02:00:00', '-1 days +23:59:59.999000')
-    """
-    if isinstance(label, timedelta):
-        micro = (label.days * 86_400 + label.seconds) * 10**6 + label.microseconds
-        nano = micro * 1000 + int(getattr(label, "nanoseconds", 0))  # which those of pandas have
-    else:
-        unit, step = np.datetime_data(label.dtype)
-        if np.isnat(label):
-            return None
-        if unit not in _NANOSECONDS:
-            return str(label)
-        nano = int(label.astype(np.int64)) * step * _NANOSECONDS[unit]
-    days, rest = divmod(nano, _NANOSECONDS["D"])
-    seconds, parts = divmod(rest, _NANOSECONDS["s"])
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    fraction = f".{parts:09}" if parts % 1000 else f".{parts // 1000:06}" if parts else ""
-    return f"{days} days {'+' * (days < 0)}{clock}{fraction}"
-
-
-def spoken(found: np.ndarray) -> np.ndarray:
-    """Times and durations as such: numpy would make numbers of those that are kept in nanoseconds."""
-    if found.dtype.kind == "m":
-        return object_array(found)
-    if found.dtype.kind != "M":
-        return found
-    return object_array(found) if np.any(_is_finer(found)) else found.astype("datetime64[us]")
-
-
-def _is_finer(times: Any) -> Any:
-    """Than microseconds, which are all that Python's times have: two of them must not become one."""
-    return ~np.isnat(times) & (times.astype("datetime64[us]") != times)
-
-
-def coarse_key(label: Any) -> str:
-    """What spellings of one label have in common: case, accents, spaces, unseen characters, forms of a number.
-
-    >>> [coarse_key(text) for text in ("007", "7.0", " Müller", "MULLER", "2025-01-01 00:00:00")]
-    ['7', '7', 'muller', 'muller', '2025-01-01']
-    >>> [coarse_key(text) for text in ("('ann', 7)", "('Ann', '7.0')", "1 days 00:00:00", "1 days", "12:00:05.500")]
-    ['ann, 7', 'ann, 7', '1 days', '1 days', '12:00:05.5']
-    """
-    text = str(label)
-    if text.startswith("(") and text.endswith(")") and "," in text:  # a label of several parts
-        return ", ".join(coarse_key(part.strip().strip("'\"")) for part in text[1:-1].split(","))
-    if not text.isascii():
-        apart = unicodedata.normalize("NFKD", text.translate(_QUOTES))
-        text = "".join(one for one in apart if not _is_mark(one))
-        text = unicodedata.normalize("NFKC", text.casefold())
-    text = " ".join(_CONTROL.sub("", text).split()).casefold()
-    text = _MIDNIGHT.sub("", _NO_TIME.sub("", _ZEROS.sub(r"\1", _TIME.sub(r"\1 \2", text))))
-    if _NUMBER.match(text):
-        number = Decimal(text).normalize(_DECIMAL)
-        return format(number if number else Decimal(0), "f")
-    return text
-
-
-def _is_mark(character: str) -> bool:
-    """Whether it only changes how others look, or is not seen at all."""
-    if character.isspace():
-        return False
-    return unicodedata.category(character) in ("Mn", "Me", "Cf", "Cc") or character in _UNSEEN
-
-
-def coarse_keys(labels: Iterable[Any]) -> set[str]:
-    """Of all these labels."""
-    return {coarse_key(label) for label in labels}
 
 
 def shares_labels(labels: Sequence[np.ndarray | None]) -> bool:
@@ -333,16 +308,38 @@ def shares_labels(labels: Sequence[np.ndarray | None]) -> bool:
     >>> shares_labels((np.array(["ann", "bo"]), np.array(["Bo", "cy"]))), shares_labels((np.array(["a"]), None))
     (True, False)
     """
-    first, *others = (set() if names is None else coarse_keys(names) for names in labels)
+    first, *others = (set() if names is None else set(map(coarse_key, names)) for names in labels)
     return any(first & other for other in others)
 
 
-def object_array(things: Iterable[Any]) -> np.ndarray:
-    """Labels of any type as one array, as ``LabelIndex.places`` takes them."""
-    listed = list(things)
-    array = np.empty(len(listed), dtype=object)
-    array[:] = listed
-    return array
+def whole_numbers(labels: Iterable[Any]) -> list[str]:
+    """Labels as text where all of them are whole numbers, which may mean places; else none.
+
+    >>> whole_numbers([2, "1.0"]), whole_numbers(["a", 1])
+    (['2', '1'], [])
+    """
+    texts = [(label_text(label) or "").strip().removesuffix(".0") for label in labels]
+    return texts if all(map(_WHOLE.fullmatch, texts)) else []
+
+
+def may_be_whole(label: Any) -> bool:
+    """Whether one spelling of a label is that of a whole number.
+
+    >>> may_be_whole("7.0"), may_be_whole(True), may_be_whole("ann")
+    (True, True, False)
+    """
+    return any(whole_numbers([text]) for text in spellings(label))
+
+
+def refuse_other_numbers(labels: Sequence[Any] | np.ndarray | None, name: str) -> None:
+    """Of a Series that pandas only numbers: rows with these numbers in another order may be those that it means."""
+    numbers = whole_numbers(() if labels is None else labels)
+    own = [str(i) for i in range(len(numbers))]
+    if numbers != own and set(numbers) == set(own):
+        raise ValueError(
+            f"{name}: expected a list in the order of the rows, got a Series that pandas only numbers, for rows "
+            "whose labels are these numbers in another order; to_list() goes by order"
+        )
 
 
 def must_declare(name: str) -> ValueError:
@@ -380,21 +377,28 @@ def check_same_labels(parts: Sequence[Labelled], axis: int, name: str) -> Any:
     return labelled[0] if labelled else None
 
 
-def expect_labels(before: Any, now: Any, message: str) -> None:
-    """Refuse other labels, or another order."""
-    if np.array_equal(before, now):
+def expect_labels(before: Any, now: Any, message: str, *, numbers_are_names: bool = True) -> None:
+    """Refuse other labels, or another order. Where one side has none, things go by order.
+
+    ``numbers_are_names=False``: 0, 1, 2, ... may be what pandas gives to all, and no labels beside others.
+
+    >>> expect_labels(np.array(["0", "1"]), np.array(["ann", "bo"]), "data: ...", numbers_are_names=False)
+    >>> expect_labels(np.array(["ann", "bo"]), np.array(["ann", "cy"]), "data: expected those of the rows")
+    Traceback (most recent call last):
+    ...
+    ValueError: data: expected those of the rows, got np.str_('cy') in place of np.str_('bo') (place 1)
+    """
+    if before is None or now is None or np.array_equal(before, now):
+        return
+    if len(before) != len(now):
+        raise ValueError(f"{message}, got {len(now)} in place of {len(before)}")
+    numbers = [str(i) for i in range(len(before))]
+    if not numbers_are_names and numbers in (list(before), list(now)) and set(before).isdisjoint(now):
+        return
+    earlier = list(map(as_now, before))
+    if earlier == list(map(as_now, now)) and len(set(earlier)) == len(earlier):
         return
     if set(before) == set(now):
         raise ValueError(f"{message}, got them in another order; bring one into the order of the other first")
-    place = int(np.flatnonzero(before != now)[0])
+    place = next(place for place, both in enumerate(zip(before, now, strict=True)) if both[0] != both[1])
     raise ValueError(f"{message}, got {now[place]!r} in place of {before[place]!r} (place {place})")
-
-
-def may_be_alike(before: np.ndarray, now: np.ndarray) -> bool:
-    """Whether labels can be compared: not where one side only numbers an axis, as pandas does.
-
-    >>> may_be_alike(np.array(["0", "1"]), np.array(["ann", "bo"])), may_be_alike(np.array(["a"]), np.array(["b"]))
-    (False, True)
-    """
-    numbers = [str(i) for i in range(len(before))]
-    return numbers not in (list(before), list(now)) or not set(before).isdisjoint(now)

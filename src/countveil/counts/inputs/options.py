@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from countveil.counts.inputs.labels import default_axes
-from countveil.counts.shown_text import visible
+from countveil.counts.inputs.labels import entries_of
 
 
 class InputOptions(NamedTuple):
@@ -48,34 +47,7 @@ class InputOptions(NamedTuple):
             return None, [None] * n_axes
         if self.rows is not None or self.columns is not None:
             raise ValueError("labels: expected either labels or rows and columns, got both")
-        if isinstance(self.labels, Mapping):
-            axes, entries = tuple(self.labels), list(self.labels.values())
-        elif isinstance(self.labels, Sequence) and not isinstance(self.labels, str | bytes):
-            axes, entries = None, list(self.labels)
-        else:
-            kind = type(self.labels).__name__
-            raise TypeError(f"labels: expected labels (or None) for each axis, got {kind}")
-        if len(entries) != n_axes:
-            raise ValueError(f"labels: expected an entry for each of the {n_axes} axes, got {len(entries)}")
-        if axes is None:
-            return axes, entries
-        return _in_order(axes, entries, list(default_axes(n_axes) if names is None else names))
-
-
-def _in_order(
-    axes: tuple[str, ...], entries: list[Any], names: list[str]
-) -> tuple[tuple[str, ...], list[Any]]:
-    """Entries in the order of the axes: the same names mean the same axes, and others are new ones, in order."""
-    if set(axes) == set(names):
-        found = dict(zip(axes, entries, strict=True))
-        return tuple(names), [found[name] for name in names]
-    for place, axis in enumerate(axes):
-        if axis in names and names[place] != axis:
-            raise ValueError(
-                f"labels: expected all axes by their names ({', '.join(map(visible, names))}), or new names in "
-                f"their order, got {visible(str(axis))} in another place"
-            )
-    return axes, entries
+        return entries_of(self.labels, n_axes, names)
 
 
 _ONLY_WITH = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -11,10 +11,27 @@ from scipy import sparse
 
 from countveil.counts.foreign import comes_from
 from countveil.counts.inputs.arrays import LabelledCounts, SparseCounts
-from countveil.counts.inputs.forms import of_texts
-from countveil.counts.inputs.labels import axis_labels, label_index, must_declare, origin, read_labels
+from countveil.counts.inputs.forms import (
+    counts_its_own_way,
+    finds_words_its_own_way,
+    of_texts,
+    prepares_texts_its_own_way,
+)
+from countveil.counts.inputs.frames import as_table
+from countveil.counts.inputs.labels import (
+    axis_labels,
+    label_index,
+    listed,
+    must_declare,
+    origin,
+    read_labels,
+)
+from countveil.counts.inputs.labels_of_tables import labels_of_rows
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.inputs.tables import as_table, labels_of_rows
+from countveil.privacy.guarantee import shown
+
+#: Letters of a word that an error shows.
+_LONGEST_QUOTED = 20
 
 
 def read_texts(texts: Any, options: InputOptions) -> LabelledCounts:
@@ -29,11 +46,12 @@ def read_texts(texts: Any, options: InputOptions) -> LabelledCounts:
     axes, (rows, others) = options.declared(2)
     if others is not None:
         raise ValueError("labels: expected None for the words, which the vocabulary declares, got labels")
-    rows = list(rows) if isinstance(rows, Iterator) else rows
+    rows = None if rows is None else listed(rows, "row")
     series: Any = texts
     table = as_table(series.to_frame()) if comes_from(texts, "pandas", "Series") else None
     found = None if table is None else labels_of_rows(table, rows)
-    texts, places, n_rows, row_labels = list(texts), None, 0, rows
+    row_labels: Any = rows
+    texts, places, n_rows = list(texts), None, 0
     if found is not None:  # a Series has labels: its rows are found by them, as those of a table
         along = label_index(rows, found, "row", "rows", public=options.public_labels, ordered=True)
         places, n_rows, row_labels = along.places(found), len(along), along.labels
@@ -70,13 +88,53 @@ def _vectorizer(vocabulary: Any) -> Any:
         if vocabulary.vocabulary is None:
             raise must_declare("vocabulary")  # this one would learn, or has learned, its words from texts
         # A copy without what it learned before, and with a type in which counts do not wrap around.
-        return import_module("sklearn.base").clone(vocabulary).set_params(dtype=np.int64)
+        vectorizer = import_module("sklearn.base").clone(vocabulary).set_params(dtype=np.int64)
+        least, most = vectorizer.ngram_range
+        if not all(isinstance(n, int | np.integer) for n in (least, most)) or not 1 <= least <= most:
+            # scikit-learn takes others, of which nobody knows what they count.
+            raise ValueError(
+                "vocabulary: expected a CountVectorizer with an ngram_range of whole numbers (a, b), 1 <= a <= b, "
+                f"got {shown(vectorizer.ngram_range)}"
+            )
+        if vectorizer.input != "content":
+            raise ValueError(
+                "vocabulary: expected a CountVectorizer that is given texts (input='content'), got one that would "
+                "read files"
+            )
+        if counts_its_own_way(vectorizer):
+            raise TypeError(
+                "vocabulary: expected a CountVectorizer that counts as scikit-learn's does, got one with a "
+                "transform of its own: how many counts one word moves is not known"
+            )
+        _check_words(vectorizer)
+        return vectorizer
     words = axis_labels(vocabulary, "vocabulary").tolist()
     try:
         counter = import_module("sklearn.feature_extraction.text").CountVectorizer
     except ImportError as error:
         raise ImportError("privatizing texts needs scikit-learn: pip install scikit-learn") from error
-    return counter(vocabulary=words)
+    vectorizer = counter(vocabulary=words)
+    _check_words(vectorizer)
+    return vectorizer
+
+
+def _check_words(vectorizer: Any) -> None:
+    """Refuse words that scikit-learn's ways find in no text, not even in themselves: columns of noise alone."""
+    if prepares_texts_its_own_way(vectorizer):
+        return
+    prepare, find = vectorizer.build_preprocessor(), vectorizer.build_analyzer()
+    is_found_alone = not finds_words_its_own_way(vectorizer)
+    # Pieces of words may begin or end with the space around them.
+    around = "" if vectorizer.analyzer == "word" else "x"
+    for word in vectorizer.get_feature_names_out():
+        if prepare(str(word)) != word or (is_found_alone and word not in find(around + word + around)):
+            # What is long may be a text that stands in their place.
+            got = repr(str(word)) if len(word) <= _LONGEST_QUOTED else "one of many letters"
+            raise ValueError(
+                f"vocabulary: expected words as they are found in texts, got {got}, which never is: unless "
+                "CountVectorizer(vocabulary=..., lowercase=..., token_pattern=..., ngram_range=...) says otherwise "
+                "letters are lowered, and words are two letters or more without signs and spaces"
+            )
 
 
 def _count(vectorizer: Any, texts: list[str]) -> Any:

@@ -8,7 +8,8 @@ composition). So rows of one dataset with different names must hold different co
 the departments they are in), give the first axis another name, and they add. Of a table the columns that rows are
 by count as such names, whatever the axes are called in the release. Rows of a person may have any names,
 and a count of a network is of two people: with that unit, and there, all releases add. Names that differ only in
-spelling (007 and 7, case, accents) are one, of rows and of datasets.
+spelling (007 and 7, case, accents) are one, of rows and of datasets; so are, of rows, True and 1, and an instant in
+two time zones.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -23,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.counts.inputs.labels import coarse_key, coarse_keys, shares_labels
+from countveil.counts.inputs.labels import shares_labels
+from countveil.counts.inputs.spellings import coarse_key, coarse_keys
 from countveil.counts.shown_text import visible
 
 #: Rows beyond this number are not listed: such releases add up with all others, which is never too little.
@@ -37,7 +40,9 @@ _TEXTS = {
     "finished": ("release",),
     "aborted": ("release",),
 }
-_SLOPE = re.compile(r"[0-9]{1,4000}(/0*[1-9][0-9]{0,3999})?")
+_SLOPE = re.compile(r"[0-9]{1,1000}(/0*[1-9][0-9]{0,999})?")
+#: Bits of the common denominator of all slopes: a sum then has fewer digits than the 4,300 that Python writes.
+_MOST_BITS = 10_000
 
 
 class Account(NamedTuple):
@@ -88,6 +93,8 @@ def _check(entry: dict[str, Any]) -> None:
         raise ValueError(f"there is a {entry['what']} whose slope is no fraction")
     if entry["what"] == "release":
         rows = entry["rows"]
+        if not isinstance(rows, dict):
+            raise ValueError("there is a release without its rows")
         for value, kind in (
             (entry["path"], str), (entry["columns"], str), (rows["number"], int), (rows["hashes"], str),
         ):  # fmt: skip
@@ -99,23 +106,30 @@ def _check(entry: dict[str, Any]) -> None:
 
 def spent_by(releases: Sequence[dict[str, Any]]) -> Fraction:
     """The largest sum of slopes that any one row meets, see above."""
-    total = Fraction(0)
-    together: dict[str, list[tuple[Fraction, np.ndarray]]] = {}
-    for one in releases:
-        rows = _unpacked(one["rows"])
+    slopes = [Fraction(one["slope"]) for one in releases]
+    # One denominator for all: every row may have a sum of its own, and fractions would be shortened at each step.
+    denominator = 1
+    for slope in slopes:
+        denominator = math.lcm(denominator, slope.denominator)
+        if denominator.bit_length() > _MOST_BITS:
+            raise ValueError("the slopes add up to a fraction of thousands of digits")
+    total = 0
+    together: dict[str, list[tuple[int, np.ndarray]]] = {}
+    for one, slope in zip(releases, slopes, strict=True):
+        parts, rows = slope.numerator * (denominator // slope.denominator), _unpacked(one["rows"])
         if rows is None or one["columns"] is None or one["unit"] == "person":
-            total += Fraction(one["slope"])
+            total += parts
         else:
-            together.setdefault(one["columns"], []).append((Fraction(one["slope"]), rows))
+            together.setdefault(one["columns"], []).append((parts, rows))
     for same_columns in together.values():
         total += _largest_sum(same_columns)
-    return total
+    return Fraction(total, denominator)
 
 
-def _largest_sum(releases: Sequence[tuple[Fraction, np.ndarray]]) -> Fraction:
+def _largest_sum(releases: Sequence[tuple[int, np.ndarray]]) -> int:
     """Rows that met the same releases so far are of one kind: there are few kinds, and a sum for each will do."""
     rows = np.unique(np.concatenate([own for _, own in releases]))
-    kinds, sums = np.zeros(len(rows), dtype=np.int64), [Fraction(0)]
+    kinds, sums = np.zeros(len(rows), dtype=np.int64), [0]
     for slope, own in releases:
         places = np.searchsorted(rows, np.unique(own))
         before, kind = np.unique(kinds[places], return_inverse=True)

@@ -25,7 +25,7 @@ import numpy as np
 
 from countveil.counts.bounded.within import has_hole
 from countveil.counts.files.atomic import lock_file, sync_folder
-from countveil.counts.inputs.labels import coarse_key
+from countveil.counts.inputs.spellings import coarse_key
 from countveil.counts.ledger.accounts import (
     Account,
     accounts_of,

@@ -18,7 +18,7 @@ import numpy as np
 from countveil.counts.cells.layout import same_arrays
 from countveil.counts.files.atomic import lock_file
 from countveil.counts.files.release import check_free
-from countveil.counts.inputs.labels import coarse_keys
+from countveil.counts.inputs.spellings import coarse_keys
 from countveil.counts.places import local_path
 from countveil.counts.private_counts import PrivateCounts, load_release
 from countveil.counts.sources.stack import stack_rows
@@ -120,6 +120,11 @@ def _check_alike(release: PrivateCounts, first: PrivateCounts, name: str, first_
         raise ValueError(f"parts: expected releases, or simulated ones, got both: {first_name} and {name}")
     if not release.simulated and (release.guarantee is None) and release.row_guarantees is None:
         raise ValueError(f"parts: expected a release with a guarantee, got none in {name}")
+    if first.negative is not None and release.negative is None:
+        raise ValueError(
+            f"parts: expected negative values, which {first_name} has and cannot get again, got none in {name}: "
+            "release it with keep_negative=True, or stack_rows both under a new name, which drops them"
+        )
     units = {g.unit for one in (release, first) for g in _promises(one)}
     if len(units) > 1:
         raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -96,10 +97,30 @@ class CombinedReleases:
         """Number of cells that at least one release shows."""
         return math.prod(self.shape) - self.n_missing
 
-    def total(self) -> float:
-        """Estimate of the sum of the true counts: the mean of a cell over all releases, times the cells."""
-        seen = sum(release.n_observed for release in self.releases)
-        return math.fsum(release.total() for release in self.releases) / max(seen, 1) * self.n_observed
+    def total(
+        self,
+        total_of: Callable[[PrivateCounts], float] = PrivateCounts.total,
+        of_all: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    ) -> float:
+        """Unbiased estimate of the sum of the true counts over observed cells.
+
+        A cell counts by the mean of what the releases that show it say (``PrivateCounts.total``). Where this has
+        only some of the rows, ``total_of`` sums over all of them, and ``of_all`` has the numbers of all parts.
+        """
+        width, n_releases = n_rows_and_width(self.shape)[1], len(self.releases)
+        masks = [flat_cells(each.missing, width) for each in self.releases]
+        hidden, times = np.unique(np.concatenate(masks), return_counts=True)
+
+        def summed(cells: np.ndarray) -> float:
+            """Over all releases, without these cells."""
+            places = np.unravel_index(cells, self.shape)
+            return math.fsum(total_of(one.hide(places) if len(cells) else one) for one in self.releases)
+
+        everywhere = summed(hidden)
+        found = [everywhere / n_releases]
+        for n_hidden in of_all(np.unique(times[times < n_releases])).tolist():
+            found.append((summed(hidden[times != n_hidden]) - everywhere) / (n_releases - n_hidden))
+        return math.fsum(found)
 
     def hide(self, cells: Any) -> CombinedReleases:
         """The same with these cells missing in every release; ``cells`` as in ``PrivateCounts.hide``."""

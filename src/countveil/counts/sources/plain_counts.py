@@ -11,13 +11,15 @@ import numpy as np
 from scipy import sparse
 
 from countveil.counts.cells.layout import CellList, Cells, Places
-from countveil.counts.foreign import comes_from
+from countveil.counts.foreign import comes_from, is_made_up
 from countveil.counts.inputs import read_input
 from countveil.counts.inputs.arrays import ReleasedValues, check_whole, sparse_cells, sparse_rows
+from countveil.counts.inputs.frames import Table, as_table
 from countveil.counts.inputs.graphs import GraphCounts
-from countveil.counts.inputs.labels import axis_labels, expect_labels, read_labels, spoken
+from countveil.counts.inputs.labels import axis_labels, expect_labels, listed, read_labels
+from countveil.counts.inputs.labels_of_tables import check_named, labels_of_rows
 from countveil.counts.inputs.options import InputOptions
-from countveil.counts.inputs.tables import Table, as_table, check_named, labels_of_rows
+from countveil.counts.inputs.spellings import label_text
 from countveil.counts.places import has_lost_slash, scheme_of
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.sources.combine import CombinedReleases
@@ -134,15 +136,16 @@ def _with_own(
     joined: list[np.ndarray | None] = []
     own = _own_labels(frame, table, given)
     for axis, (mine, others) in enumerate(zip(own, given or (None, None), strict=True)):
-        if mine is None or others is None:
-            joined.append(
-                others if mine is None else axis_labels([str(label) for label in mine], f"axis {axis}")
-            )
-            continue
-        known = axis_labels(spoken(mine) if isinstance(mine, np.ndarray) else mine, f"axis {axis}")
+        known = None if mine is None else _texts(mine, f"axis {axis}")
         expect_labels(known, others, f"labels: expected those that {name} has along axis {axis}, or None")
-        joined.append(others)
+        joined.append(known if others is None else others)
     return tuple(joined)
+
+
+def _texts(labels: Any, axis: str) -> np.ndarray:
+    """As ``privatize`` calls them, and what is missing as pandas does: plain counts have it all the same."""
+    each = [str(label) if label_text(label) is None else label for label in listed(labels, axis)]
+    return axis_labels([label_text(label) for label in each], axis)
 
 
 def _own_labels(
@@ -151,17 +154,12 @@ def _own_labels(
     """Of rows and of columns. Beside given ones numbers that pandas gives to all are none."""
     if table is None:
         return getattr(frame, "index", None), frame.columns
-    is_numbered = given is not None and _is_numbered(getattr(frame, "columns", None))
+    is_numbered = given is not None and is_made_up(getattr(frame, "columns", None))
     columns = None if is_numbered else [table.names[place] for place in _counted(table)]
     if table.was_index:
         return table.column(table.was_index[0]), columns
     is_by_order = given is not None and labels_of_rows(table, given[0], parameter="labels") is None
     return None if is_by_order else getattr(frame, "index", None), columns
-
-
-def _is_numbered(columns: Any) -> bool:
-    """Whether they are but 0, 1, 2, ..., as pandas gives them to an array."""
-    return type(columns).__name__ == "RangeIndex" and columns.start == 0 and columns.step == 1
 
 
 def _counted(table: Table) -> list[int]:

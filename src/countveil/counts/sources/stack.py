@@ -18,12 +18,13 @@ from countveil.counts.cells.layout import (
 )
 from countveil.counts.guarantees import for_rows
 from countveil.counts.inputs.labels import (
+    axis_labels,
     check_same_labels,
-    coarse_keys,
     common_axes,
     read_labels,
     shares_labels,
 )
+from countveil.counts.inputs.spellings import coarse_keys
 from countveil.counts.private_counts import PrivateCounts
 from countveil.counts.sources.combine import is_same_release, shows_too_little
 from countveil.counts.sources.plain_counts import PlainCounts, read_plain_counts
@@ -48,7 +49,8 @@ def stack_rows(*parts: Any, rows: Any = None, different_rows: bool = False) -> P
         scipy.sparse matrix, a DataFrame. All axes but the first must agree, in length and in labels where
         several parts have them.
     rows
-        Labels of all rows of the result. By default those of the parts, if all of them have labels.
+        Labels of all rows of the result, in their order. By default those of the parts, if all of them have labels;
+        others rename the rows, but none may get the name of another.
     different_rows
         Rows of one name in two releases are taken for one row, released twice: that tells more than either
         promise says, and the row must not count as two, so it is refused (see ``combine_releases``). True says
@@ -113,12 +115,21 @@ def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) ->
     if not isinstance(different_rows, bool):
         raise TypeError(f"different_rows: expected True or False, got {type(different_rows).__name__}")
     seen: set[str] = set()
-    # There may be thousands: those that show all cells are compared with their equals only.
+    # There may be thousands: one that shows too little is compared with itself only, those that show all cells with
+    # their equals.
+    small: set[int] = set()
     whole: dict[Any, list[PrivateCounts]] = {}
     hidden = any(release.missing is not None for release in releases)
     partly: dict[tuple[int, ...], _Alike] = {}
     for release in releases:
         ids = {record.id for record in release.records}
+        if shows_too_little(release):
+            again = id(release) in small
+            small.add(id(release))
+            if again or seen & ids:
+                raise _twice()
+            seen |= ids
+            continue
         cells = (each.astype(np.int64).tobytes() for each in release.positive)  # whatever types they have
         alike = whole.setdefault((release.shape, *map(hash, cells)), [])
         others = [*alike]
@@ -127,7 +138,7 @@ def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) ->
                 partly[release.shape] = _Alike(release, len(releases))
             others = partly[release.shape].those_like(release)
         if seen & ids or any(is_same_release(release, other) for other in others):
-            raise ValueError("parts: expected different releases, got one of them twice")
+            raise _twice()
         seen |= ids
         alike.append(release)
     if different_rows:
@@ -155,6 +166,10 @@ def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) ->
         labels |= own
 
 
+def _twice() -> ValueError:
+    return ValueError("parts: expected different releases, got one of them twice")
+
+
 class _Alike:
     """Releases of one shape by their values in a few cells: one that is there twice agrees where both show them."""
 
@@ -164,14 +179,9 @@ class _Alike:
         self._cells = np.sort(flat_cells(first.positive, self._width)[largest])
         self._values = np.empty((most, len(self._cells)), np.int64)
         self._releases: list[PrivateCounts] = []
-        self._small: set[int] = set()
 
     def those_like(self, release: PrivateCounts) -> list[PrivateCounts]:
         """Those before that may be the same; then it is one of them."""
-        if shows_too_little(release):  # only itself
-            again = [release] if id(release) in self._small else []
-            self._small.add(id(release))
-            return again
         here = np.zeros(len(self._cells), np.int64)
         flat = flat_cells(release.positive, self._width)
         _, mine, others = np.intersect1d(self._cells, flat, assume_unique=True, return_indices=True)
@@ -194,17 +204,23 @@ def _holds_parts(given: Sequence[Any]) -> bool:
 
 
 def _row_labels(held: Sequence[Part], rows: Any) -> Any:
-    if rows is not None:
-        return rows
-    found = [part.labels[0] for part in held]
-    if all(labels is None for labels in found):
-        return None
-    labelled = [labels for labels in found if labels is not None]
-    if len(labelled) < len(found):
-        raise ValueError(
-            "rows: expected labels for all rows, because some parts have them, got parts without; pass rows=[...]"
-        )
-    return np.concatenate(labelled)
+    each = [[None] * part.shape[0] if part.labels[0] is None else list(part.labels[0]) for part in held]
+    own = [label for labels in each for label in labels]
+    taken = set(own)
+    if rows is None:
+        if len(taken) > 1 and None in taken:
+            raise ValueError(
+                "rows: expected labels for all rows, because some parts have them, got parts without; pass "
+                "rows=[...]"
+            )
+        return None if None in taken else own
+    given = axis_labels(rows, "row")
+    for label, before in zip(given, own, strict=False):  # whether there are as many is asked later
+        if label != before and label in taken:
+            raise ValueError(
+                f"rows: expected labels in the order of the parts, got {label!r} in place of {before!r}"
+            )
+    return given
 
 
 def _rho(held: Sequence[Part], shape: tuple[int, ...]) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -209,9 +209,20 @@ def exposure_at(
 
 def _present(terms: list[str], arrays: list[np.ndarray], term: str) -> np.ndarray:
     """The contraction to the letters of ``term``; length 1 along those that no array has."""
-    present = "".join(c for c in term if any(c in other for other in terms))
+    present, absent = _letters(tuple(terms), term)
     found = contract(terms, arrays, present)
-    return found.reshape([found.shape[present.index(c)] if c in present else 1 for c in term])
+    return np.expand_dims(found, absent) if absent else found
+
+
+@lru_cache(maxsize=1024)
+def _letters(terms: tuple[str, ...], term: str) -> tuple[str, tuple[int, ...]]:
+    """The letters of a term that others have, and the places of its own.
+
+    >>> _letters(("ic", "cd"), "jcd")
+    ('cd', (0,))
+    """
+    present = "".join(c for c in term if any(c in other for other in terms))
+    return present, tuple(place for place, c in enumerate(term) if c not in present)
 
 
 @compiled
@@ -316,33 +327,40 @@ def _finish_columns(  # type: ignore[no-untyped-def]
 
     Column by column, because the sum of one then stays where the processor has it at hand.
     """
-    high, low = np.empty(len(scale), dtype=np.int64), np.empty(len(scale), dtype=np.int64)
+    n = len(scale)
+    halves, unit = np.empty(2 * n, dtype=np.int64), np.empty(n)
+    for k in range(n):
+        unit[k] = 1.0 / scale[k]  # a power of 2: to multiply by it is exact, and faster than to divide
     for v in range(start, stop):
-        _sum_column(v, everything, parts, kept, halves_of_kept, high, low)
-        for k in range(len(scale)):
-            out[v, k] = as_float(high[k], low[k], scale[k])
+        _sum_column(v, everything, parts, kept, halves_of_kept, halves)
+        for k in range(n):
+            out[v, k] = as_float(halves[k], halves[n + k], 1.0) * unit[k]
 
 
 @compiled
 def _sum_columns(start, stop, everything, parts, kept, halves_of_kept, out):  # type: ignore[no-untyped-def]
     """The same as halves, (2, columns, K): to be added to those of other shards."""
+    n = out.shape[2]
+    halves = np.empty(2 * n, dtype=np.int64)
     for v in range(start, stop):
-        _sum_column(v, everything, parts, kept, halves_of_kept, out[0, v], out[1, v])
+        _sum_column(v, everything, parts, kept, halves_of_kept, halves)
+        out[0, v], out[1, v] = halves[:n], halves[n:]
 
 
 @inlined
-def _sum_column(v, everything, parts, kept, halves_of_kept, high, low):  # type: ignore[no-untyped-def]
+def _sum_column(v, everything, parts, kept, halves_of_kept, out):  # type: ignore[no-untyped-def]
+    """High halves, then low ones: in one loop, several at a time."""
     starts, rows = kept
-    n = len(high)
+    n = len(out) // 2
     for k in range(n):
-        high[k], low[k] = everything[0, k], everything[1, k]
+        out[k], out[n + k] = everything[0, k], everything[1, k]
     if parts.shape[2] > 0:
         for part in parts:
             for k in range(n):
-                high[k] += part[0, v, k]
-                low[k] += part[1, v, k]
+                out[k] += part[0, v, k]
+                out[n + k] += part[1, v, k]
+    flat = halves_of_kept.reshape(len(halves_of_kept), 2 * n)
     for i in range(starts[v], starts[v + 1]):
-        of = halves_of_kept[np.uint64(rows[i])]
-        for k in range(n):
-            high[k] += of[0, k]
-            low[k] += of[1, k]
+        of = flat[np.uint64(rows[i])]
+        for k in range(2 * n):
+            out[k] += of[k]

@@ -16,27 +16,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from countveil.counts.inputs.labels import expect_labels, may_be_alike
+from countveil.counts.inputs.labels import expect_labels
 from countveil.kernels.exact_sum import exact_sums
 from countveil.kernels.philox import SweepKey
 from countveil.models.count_model import Data
 from countveil.models.einsum import start
 from countveil.models.einsum.contraction import contract
 from countveil.models.einsum.exposure import Exposure, exposure_without
+from countveil.models.einsum.inferred import Inferred, Prior, added_fields, inferred_means
 from countveil.models.einsum.margins import Margins
-from countveil.models.einsum.prior import (
-    Inferred,
-    Prior,
-    added_fields,
-    draw_means,
-    inferred_means,
-)
+from countveil.models.einsum.prior import draw_means
 from countveil.models.einsum.scales import moves_of, trade_scales
 from countveil.models.einsum.share import Layout, cell_rates, layout_of, share
 from countveil.models.einsum.spec import Spec, state_type
@@ -175,14 +170,11 @@ class EinsumModel(ABC):
     def check_labels(self, labels: tuple[np.ndarray | None, ...]) -> None:
         """Refuse axes that share a factor and have different labels, or the same in another order."""
         for one, two in self._spec.tied_axes:
-            before, now = labels[one], labels[two]
-            if before is not None and now is not None and may_be_alike(before, now):
-                expect_labels(
-                    before,
-                    now,
-                    f"data: expected the labels of axis {one} along axis {two}, in their order, because one factor "
-                    "stands on both (table.reindex(columns=table.index), privatize(rows=names, columns=names))",
-                )
+            message = (
+                f"data: expected the labels of axis {one} along axis {two}, in their order, because one factor "
+                "stands on both (table.reindex(columns=table.index), privatize(rows=names, columns=names))"
+            )
+            expect_labels(labels[one], labels[two], message, numbers_are_names=False)
 
     def check_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of data for this model, or an error."""
@@ -222,7 +214,7 @@ class EinsumModel(ABC):
 
     def rates(self, state: Any, rows: slice) -> np.ndarray:
         """The einsum for these rows."""
-        held, spec = self._hold(state), self._spec.by_axis
+        held, spec = self._factors(state), self._spec.by_axis
         shape = self._shape_of(held)
         if spec.first is not None:
             return (self._row_matrix(held)[rows] @ self._column_matrix(held).T).reshape(-1, *shape[1:])
@@ -234,14 +226,14 @@ class EinsumModel(ABC):
 
     def rates_at(self, state: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The rates of single cells, columns counted over all axes but the first."""
-        held = self._hold(state)
+        held = self._factors(state)
         layout = self._layout(self._shape_of(held))
         out = np.empty(len(rows))
         if self._spec.first is not None:
-            theta, phi = self._row_matrix(held), self._column_matrix(held)
-            for start in range(0, len(rows), 2048):  # what lies in the cache
-                block = slice(start, start + 2048)
-                out[block] = np.einsum("ik,ik->i", theta[rows[block]], phi[columns[block]])
+            theta, phi_at = self._row_matrix(held), self._columns_of(held)
+            for start in range(0, len(rows), 512):  # what lies in the cache
+                block = slice(start, start + 512)
+                out[block] = np.einsum("ik,ik->i", theta[rows[block]], phi_at(columns[block]))
             return out
         cell, _, latent = layout.cells
         chosen = rows * np.int64(layout.size(layout.rest)) + columns
@@ -253,7 +245,7 @@ class EinsumModel(ABC):
         return self._total_rate(state, Workers(1))
 
     def _total_rate(self, state: Any, workers: Workers) -> float:
-        held = self._hold(state)
+        held = self._factors(state)
         shape = self._shape_of(held)
         total = self._total(held, workers)
         outside = self.left_out(shape)
@@ -262,14 +254,30 @@ class EinsumModel(ABC):
             total -= float(self.rates_at(state, outside[0], columns).sum())
         return total
 
-    def unfold(self, state: Any) -> Matrices:
-        """The state as that of a topic model."""
-        held = self._hold(state)
-        return Matrices(self._row_matrix(held), self._column_matrix(held).T)
+    def unfold(self, state: Any, columns: np.ndarray | None = None) -> Matrices:
+        """The state as that of a topic model, with all columns or these."""
+        held = self._factors(state)
+        phi = self._column_matrix(held) if columns is None else self._columns_of(held)(columns)
+        return Matrices(self._row_matrix(held), phi.T)
+
+    def _columns_of(self, held: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        """Some columns of the matrix form, (columns, l), at a time: of a tensor all of them may be many."""
+        if self._spec.per_axis is None:
+            return self._column_matrix(held).__getitem__
+        factors, lengths = [held[name] for name in self._spec.per_axis[1:]], self._shape_of(held)[1:]
+
+        def at(columns: np.ndarray) -> np.ndarray:
+            places = np.unravel_index(columns, lengths)
+            found = factors[0][places[0]]
+            for factor, place in zip(factors[1:], places[1:], strict=True):
+                found = found * factor[place]
+            return found
+
+        return at
 
     def axis_factors(self, state: Any) -> list[np.ndarray]:
         """Of the CP form: the factors in the order of the axes, each (axis, component)."""
-        held = self._hold(state)
+        held = self._factors(state)
         assert self._spec.per_axis is not None
         return [held[name] for name in self._spec.per_axis]
 
@@ -277,7 +285,7 @@ class EinsumModel(ABC):
         self, state: Any, drawn: MatrixTokens, key: SweepKey, workers: Workers
     ) -> Statistics:
         """Tokens of the matrix form, shared out: those of every entry of every factor."""
-        spec, held = self._spec.by_axis, self._hold(state)
+        spec, held = self._spec.by_axis, self._factors(state)
         layout = self._layout(self._shape_of(held))
         assert spec.first is not None
         first = spec.factors.index(spec.names[spec.first])
@@ -307,7 +315,7 @@ class EinsumModel(ABC):
 
     def tokens_of_counts(self, state: Any, counts: np.ndarray, key: SweepKey, workers: Workers) -> Statistics:
         """All counts, cell by cell, as tokens of every entry of every factor; missing ones have been drawn."""
-        held = self._hold(state)
+        held = self._factors(state)
         shape = self._shape_of(held)
         layout = self._layout(shape)
         kept = np.array(counts, dtype=np.int64).reshape(shape)
@@ -338,7 +346,7 @@ class EinsumModel(ABC):
         """All factors given all counts, cell by cell: the plain path of the protocol."""
         key, workers = SweepKey(np.uint64(rng.integers(2**64, dtype=np.uint64)), 0, 0), Workers(1)
         found = self.tokens_of_counts(state, counts, key, workers)
-        pairs = self.pair_cells({"": found.exposure}, {"": self._shape_of(self._hold(state))})
+        pairs = self.pair_cells({"": found.exposure}, {"": self._shape_of(self._factors(state))})
         return self.update_from_sums(state, {"": found}, pairs, key, workers)
 
     def update_from_sums(
@@ -381,12 +389,16 @@ class EinsumModel(ABC):
         of_rows = np.sum(self._row_matrix(held) * exposure.of_rows(self._column_matrix(held)), axis=1)
         return float(exact_sums(of_rows[:, None], workers.of_rows)[0])
 
-    def _hold(self, state: Any) -> dict[str, np.ndarray]:
-        """The factors by axis, and what is inferred of their means; no copy where they lie so already."""
-        held = {
+    def _factors(self, state: Any) -> dict[str, np.ndarray]:
+        """The factors by axis; no copy where they lie so already."""
+        return {
             name: np.ascontiguousarray(array.transpose(turn), np.float64)
             for (name, turn, _), array in zip(self._spec.turns, state, strict=False)
         }
+
+    def _hold(self, state: Any) -> dict[str, np.ndarray]:
+        """The factors by axis, and copies of what is inferred of their means."""
+        held = self._factors(state)
         further = state._fields[len(held) :]
         return held | {name: np.array(getattr(state, name), np.float64) for name in further}
 

@@ -38,7 +38,8 @@ from countveil.kernels.gamma import SMALLEST
 from countveil.kernels.log_scale import draw_log_scale
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.models.einsum import prior as prior_module
-from countveil.models.einsum.prior import Inferred, Prior, prior_rates
+from countveil.models.einsum.inferred import Inferred, Prior
+from countveil.models.einsum.prior import prior_rates
 from countveil.models.einsum.spec import JoinedIndex, Spec, joined_indices
 from countveil.runtime.compiled import compiled
 from countveil.runtime.workers import Workers

@@ -22,9 +22,9 @@ from countveil.kernels.gamma import SMALLEST, gamma_at, small_gamma_at
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.uniform import fill_exponentials, fill_word_pairs, skip_blocks
 from countveil.models.einsum.exposure import Exposure, Seen, exposure_at
+from countveil.models.einsum.inferred import Inferred
 from countveil.models.einsum.prior import (
     ROWS_PER_FACTOR,
-    Inferred,
     PriorRates,
     log_prior_of_means,
     move_level,

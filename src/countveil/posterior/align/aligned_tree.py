@@ -30,6 +30,11 @@ def aligned_tree(posterior: Posterior) -> xr.DataTree:
             "aligned: expected the posterior of a TopicModel, CommunityModel or TensorModel, or of a Factorization "
             f"with a factor for each axis and one summed index, got {type(model).__name__}{form}"
         )
+    if posterior._running is not None:
+        keep = posterior.settings["keep"]
+        raise ValueError(
+            f"keep: expected a fit with keep='all', whose draws aligned needs, got keep={keep!r}"
+        )
     return in_places(posterior.tree, posterior._aligned("aligned", kinds[0]).places(model))
 
 

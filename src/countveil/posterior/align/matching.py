@@ -19,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 #: Two or three are enough as a rule.
 MOST_ROUNDS = 20
 #: Each is compared with each: of so many that takes a gigabyte, and the time grows with their cube.
-MOST_MATCHED = 8192
+MOST_MATCHED = 2048
 
 
 class Alignment(NamedTuple):

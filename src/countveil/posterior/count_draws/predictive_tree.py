@@ -15,6 +15,7 @@ from countveil.kernels.philox import check_stream
 from countveil.posterior.axes import ChosenCells, chosen_cells, free_names
 from countveil.posterior.count_draws.predictive import Looks, draw_counts, looks_at
 from countveil.posterior.count_draws.true_counts import rates_of_cells
+from countveil.posterior.diagnostics.select import say_selection
 from countveil.posterior.states import row_slices
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def predictive_tree(posterior: Posterior, kind: Any, rows: Any, columns: Any, se
 
     dims = free_names(posterior._axes, {"chain", "draw", "release", *KINDS.values()})
     places = posterior._coordinates(dims, *chosen.places)
-    sampling = {"chain": np.arange(kept.sizes[0]), "draw": np.arange(kept.sizes[1])}
+    sampling = {dim: posterior.tree["posterior"][dim].to_numpy() for dim in ("chain", "draw")}
 
     def variable(values: np.ndarray, before: tuple[str, ...], sizes: tuple[int, ...]) -> Any:
         """The dimension of releases stands last, if there are several."""
@@ -57,7 +58,7 @@ def predictive_tree(posterior: Posterior, kind: Any, rows: Any, columns: Any, se
         name = "counts" if isinstance(posterior._as_fitted(data), PlainCounts) else "released"
         seen = variable(_with_holes(looks.values, looks.shown), (), ())
         groups["/observed_data"] = xr.Dataset({name: seen}, coords=places)
-    return xr.DataTree.from_dict(groups)
+    return say_selection(posterior.tree, xr.DataTree.from_dict(groups))
 
 
 def predictive_blocks(posterior: Posterior, kind: Any, seed: Any) -> Iterator[xr.DataTree]:
@@ -110,7 +111,7 @@ def _drawn(
     cells = at * math.prod(posterior._shape[1:]) + across
     no_noise = np.zeros((len(cells), 0))
     drawn = np.empty((len(kept), *(looks.rho.shape if looks else (len(cells), 1))), dtype=np.int64)
-    draws = zip(np.ndindex(*kept.sizes), rates_of_cells(kept, chosen.rows, chosen.columns), strict=True)
+    draws = zip(kept.numbers, rates_of_cells(kept, chosen.rows, chosen.columns), strict=True)
     for s, (place, rates) in enumerate(draws):
         flat = np.ascontiguousarray(rates).reshape(-1)
         if looks is None:

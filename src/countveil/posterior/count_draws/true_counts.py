@@ -10,8 +10,8 @@ import xarray as xr
 
 from countveil.inference.observed import MISSING, Observed, cells_at, gather
 from countveil.kernels import steps
-from countveil.kernels.noise.geometric import draw_count
-from countveil.kernels.noise.repeated import draw_count_repeated
+from countveil.kernels.given_release.geometric import draw_count
+from countveil.kernels.given_release.repeated import draw_count_repeated
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import poisson
 from countveil.posterior.axes import chosen_cells, free_names
@@ -96,8 +96,7 @@ def _draws(
     values, rho = cells_at(data, at, across)
     draw_cells = _draw_cells if values.ndim == 1 else _draw_repeated_cells
     drawn = np.empty((len(kept), len(cells)), dtype=np.int64)
-    places = np.ndindex(*kept.sizes)
-    for s, (place, rates) in enumerate(zip(places, rates_of_cells(kept, rows, columns), strict=True)):
+    for s, (place, rates) in enumerate(zip(kept.numbers, rates_of_cells(kept, rows, columns), strict=True)):
         # Rates and alpha of one draw belong together: only so are the counts a mixture over the draws.
         noise = rho if rho_of_draws is None else np.full(rho.shape, rho_of_draws[s])
         draw_cells(np.uint64(seed), *place, cells, values, rates.reshape(-1), noise, drawn[s])

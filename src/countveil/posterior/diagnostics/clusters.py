@@ -35,6 +35,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+#: Of more nothing is said: the time goes with their third power, and a stranger's run may have thousands.
+MOST_CHAINS = 256
 #: The chance of taking what varies for what stays, where parts are independent.
 _FALSE_ALARM = 1e-6
 #: F of groups of which half the squared distance of two parts stays: (F - 1) / (F - 1 + S), S = 4.

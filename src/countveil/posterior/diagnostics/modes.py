@@ -27,15 +27,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from arviz_stats.base import array_stats
 from scipy import stats
 
 from countveil.inference.monitor import LOG_LIKELIHOOD
-from countveil.posterior.diagnostics.clusters import clusters_of
+from countveil.posterior.diagnostics.clusters import MOST_CHAINS, clusters_of
 from countveil.posterior.diagnostics.sampled_rates import rates_by_part
+from countveil.runtime.own_settings import import_library
 
 if TYPE_CHECKING:
     from countveil.posterior.states import KeptDraws
+
+array_stats = import_library("arviz_stats.base").array_stats
+
 
 #: Fewer draws of a chain say nothing of its spread.
 _FEWEST_DRAWS = 10
@@ -171,7 +174,7 @@ def modes_of(
 ) -> Modes:
     """Which chains are together, by ``rates_by_part`` if they are known, and by log-likelihoods (chain, draw).
 
-    Fewer than ten draws say nothing.
+    Fewer than ten draws say nothing, nor is anything said of more than ``MOST_CHAINS`` chains.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = rng.normal(-12_276, 15, (4, 100))
@@ -184,7 +187,11 @@ solution, which longer chains may not leave.
     """
     numbers = range(len(log_likelihood)) if numbers is None else numbers
     values = np.asarray(log_likelihood, dtype=np.float64)
-    if len(values) < 2 or values.shape[1] < _FEWEST_DRAWS or not np.isfinite(values).all():
+    if (
+        not 2 <= len(values) <= MOST_CHAINS
+        or values.shape[1] < _FEWEST_DRAWS
+        or not np.isfinite(values).all()
+    ):
         return Modes((tuple(map(int, numbers)),), (math.nan,), math.nan, ())
     clusters = None if rates is None else clusters_of(rates)
     if clusters is not None and len(clusters.groups) > 1:

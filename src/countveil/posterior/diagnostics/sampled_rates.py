@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countveil.models.count_model import rates_at
+from countveil.posterior.diagnostics.clusters import MOST_CHAINS
 
 if TYPE_CHECKING:
     from countveil.posterior.problem_draws import ProblemDraws
@@ -43,11 +44,11 @@ _At = Callable[[tuple[int, int], np.ndarray, np.ndarray], np.ndarray]
 def rates_by_part(posterior: KeptDraws) -> np.ndarray | None:
     """(chain, part, cell) mean rates, of the views of a ``SharedPosterior`` together; None if there are none.
 
-    There are none of a single chain, of few draws, of ``keep="summaries"``, and of a model of the user's own that
-    is not at hand or whose array is large.
+    There are none of a single chain, of very many, of few draws, of ``keep="summaries"``, and of a model of the
+    user's own that is not at hand or whose array is large.
     """
     n_chains, n_draws = _sizes(posterior)
-    if n_chains < 2 or n_draws < _FEWEST_DRAWS or posterior.model is None:
+    if not 2 <= n_chains <= MOST_CHAINS or n_draws < _FEWEST_DRAWS or posterior.model is None:
         return None
     views: Any = getattr(posterior, "_views", None)
     if views is None:

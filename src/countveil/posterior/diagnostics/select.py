@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,32 @@ def with_burn_in(tree: xr.DataTree, burn_in: Any) -> xr.DataTree:
     if left_out:
         later.attrs[FITTED_BURN_IN] = tree.attrs.get(FITTED_BURN_IN, before)
     return later
+
+
+def numbered_as(tree: xr.DataTree, whole: xr.DataTree) -> xr.DataTree:
+    """The tree of a view with the numbers of its chains that the whole has, and what was selected there."""
+    chains = whole["posterior"]["chain"].to_numpy()
+    groups = {node.path: node.to_dataset(inherit=False) for node in tree.subtree}
+    found = xr.DataTree.from_dict(
+        {
+            path: group.assign_coords(chain=chains) if "chain" in group.dims else group
+            for path, group in groups.items()
+        }
+    )
+    found.attrs |= {name: whole.attrs[name] for name in (SELECTED, FITTED_BURN_IN) if name in whole.attrs}
+    return found
+
+
+def order_of_chosen(
+    order: Callable[[], np.ndarray | None], before: xr.Dataset, now: xr.Dataset
+) -> np.ndarray | None:
+    """Of an order of all draws, (draws, components), the lines of those that were chosen of them."""
+    of_all = order()
+    if of_all is None:
+        return None
+    by_chain = of_all.reshape(before.sizes["chain"], before.sizes["draw"], -1)
+    chains = np.isin(before["chain"].to_numpy(), now["chain"].to_numpy())
+    return by_chain[chains, before.sizes["draw"] - now.sizes["draw"] :].reshape(-1, of_all.shape[1])
 
 
 def selection_of(tree: xr.DataTree) -> str:

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_stats.base import array_stats
 
+from countveil.counts.shown_text import visible
 from countveil.inference.settings import Settings
 from countveil.models.count_model import rates_at
+from countveil.runtime.own_settings import import_library
 
 if TYPE_CHECKING:
     from countveil.posterior.posterior import Posterior
+
+array_stats = import_library("arviz_stats.base").array_stats
 
 
 def check_interval(interval: Any) -> float:
@@ -58,9 +61,9 @@ def watched(posterior: Posterior, n_rates: int) -> dict[str, np.ndarray]:
     quantities = {str(name): values.to_numpy() for name, values in stats}
     kept = posterior._with_model("summary") if n_rates else None
     if kept is not None and kept.are_whole:
-        cells = kept.cells.places()
-        places = np.linspace(0, len(cells) - 1, min(n_rates, len(cells))).astype(np.int64)
-        chosen = np.array([cells[place] for place in np.unique(places)])
+        n_cells = kept.cells.n_with_counts
+        numbers = np.unique(np.linspace(0, n_cells - 1, min(n_rates, n_cells)).astype(np.int64))
+        chosen = kept.cells.places_of(numbers)
         rows, columns = np.divmod(chosen, math.prod(shape[1:]))
         at = np.stack([rates_at(posterior.model, state, shape, rows, columns) for state in kept])
         for cell, values in zip(chosen, at.T, strict=True):
@@ -90,11 +93,15 @@ class Summary(pd.DataFrame):
 
     def __repr__(self) -> str:
         # All columns, however narrow the terminal or the file is taken to be.
-        table = self.to_string(float_format="{:.4g}".format)
+        table = self._shown().to_string(float_format="{:.4g}".format)
         return "\n".join([table, *([self.verdict] if self.verdict else [])])
 
+    def _shown(self) -> Summary:
+        """With labels, perhaps a stranger's, as they may be shown."""
+        return self.rename(index=lambda name: visible(str(name)))
+
     def _repr_html_(self) -> str | None:
-        table = super()._repr_html_()
+        table = pd.DataFrame(self._shown())._repr_html_()
         return None if table is None else f"{table}<pre>{html.escape(self.verdict)}</pre>"
 
 

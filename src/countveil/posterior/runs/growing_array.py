@@ -40,6 +40,8 @@ class GrowingArray:
         #: The axis of a draw that is cut into blocks, if one is.
         self.cut = next((axis for axis, n in enumerate(grid) if n > 1), None)
         self._blocks = 1 if self.cut is None else grid[self.cut]
+        #: How many files a draw is, and its bytes.
+        self.n_files, self.n_bytes = math.prod(grid), self._dtype.itemsize * math.prod(shape)
         self._open: list[np.ndarray | None] = [None] * n_chains
         for chain in range(n_chains):  # all of it is looked at: zarr would read a lost chunk as zeros
             for number in range(-(-draws // self._together)):
@@ -50,6 +52,12 @@ class GrowingArray:
 
     def append(self, chain: int, value: np.ndarray | float) -> None:
         """The next draw of a chain, by its place in the array."""
+        given = np.asarray(value).dtype
+        if given.kind != self._dtype.kind or (given.kind != "f" and given.itemsize > self._dtype.itemsize):
+            # A stranger's: draws would be cut short.
+            raise ValueError(
+                f"path: expected a run of this problem, got one with another {self._path.name!r}"
+            )
         if self.cut is not None:
             value = np.asarray(value)
             for number, block in chunks_along(value, self.cut, self._rest[self.cut], self._dtype.str):

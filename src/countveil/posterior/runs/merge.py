@@ -21,12 +21,12 @@ from countveil.inference.row_files import with_rows
 from countveil.inference.settings import OUTCOMES
 from countveil.posterior.runs.checkpoint import write_checkpoint
 from countveil.posterior.runs.growing_array import CODEC
-from countveil.posterior.runs.growing_store import check_new, mark_complete
 from countveil.posterior.runs.reader import damage_is_told
 from countveil.posterior.runs.reopened import ReopenedRun
 from countveil.posterior.runs.run_files import CHECKPOINT_GROUP, RunFiles
 from countveil.posterior.runs.running_group import RUNNING, write_running
 from countveil.posterior.runs.stored_problem import check_labels
+from countveil.posterior.runs.zarr_store import check_new, mark_complete
 
 #: Settings in which chains of one run may differ: on them no draw depends.
 _OF_THE_JOB = ("chains", "threads", *OUTCOMES)
@@ -38,6 +38,8 @@ def merge_folders(folders: Sequence[Path], target: Path) -> None:
     if len(folders) < 2:
         raise ValueError(f"runs: expected at least two, got {len(folders)}")
     places_of = [os.path.realpath(folder) for folder in folders]
+    if any(Path(os.path.realpath(target)).is_relative_to(place) for place in places_of):
+        raise ValueError(f"path: expected a place outside of the runs, got {str(target)!r}")
     for folder in folders:
         if places_of.count(os.path.realpath(folder)) > 1:
             raise ValueError(f"runs: expected chains of their own, got {str(folder)!r} twice")

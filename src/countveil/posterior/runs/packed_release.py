@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -137,4 +138,8 @@ def _loaded(path: Path, room: Room) -> PrivateCounts:
 
 def size_on_disk(folder: Path) -> int:
     """Of all files in a folder."""
-    return sum(map(file_size, folder.rglob("*")))
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # it grows, and what is not yet complete has other names
+            total += file_size(path)
+    return total

@@ -106,6 +106,7 @@ def checked_folder(path: str | os.PathLike[str]) -> Path:
     if not (folder / "zarr.json").is_file():
         what = "a file, perhaps a release" if folder.is_file() else "none"
         raise PosteriorFileError(f"path: expected the folder of a run, got {str(folder)!r}, which is {what}")
+    folder = folder.resolve()  # a link to it may be turned elsewhere before it is opened
     try:
         check_folder(folder)
     except NotOpenedError as error:
@@ -162,7 +163,7 @@ def labels_in(folder: Path, attributes: Mapping[str, Any]) -> dict[str, tuple[np
 
 
 def _labels_along(folder: Path, dim: str) -> np.ndarray:
-    labels: Any = zarr.open_array(path_below(folder / "posterior", dim), mode="r")[...]
+    labels: Any = zarr.open_array(path_below(folder / "posterior", dim), mode="r", zarr_format=3)[...]
     return labels.astype(object)
 
 
@@ -248,7 +249,7 @@ def read_running(folder: Path) -> xr.Dataset:
 
 def stored_scalar(folder: Path, name: str, n: int) -> np.ndarray:
     """What was monitored, (chain, draw), of the first n draws of a run."""
-    found: Any = zarr.open_array(folder / "sample_stats" / name, mode="r")
+    found: Any = zarr.open_array(folder / "sample_stats" / name, mode="r", zarr_format=3)
     return np.asarray(found[:, :n])
 
 
@@ -268,7 +269,7 @@ def _load_unfinished(folder: Path, found: dict[str, Any]) -> xr.DataTree:
             f"path: expected a run with draws, got an unfinished one in {str(folder)!r} that has none yet"
         )
     groups = {"/": xr.Dataset(attrs=found)}
-    for name, group in zarr.open_group(folder, mode="r", use_consolidated=False).groups():
+    for name, group in zarr.open_group(folder, mode="r", zarr_format=3, use_consolidated=False).groups():
         if name != CHECKPOINT_GROUP:
             arrays = {str(key): first_draws(folder / name / key, array, n) for key, array in group.arrays()}
             coordinates = {key: one for key, one in arrays.items() if one.dims == (key,)}
@@ -291,7 +292,7 @@ def _load_unfinished(folder: Path, found: dict[str, Any]) -> xr.DataTree:
 def first_values(place: Path, n: int) -> np.ndarray:
     """The first n draws of one array of a run, whatever others have."""
     try:
-        return first_draws(place, zarr.open_array(place, mode="r"), n).to_numpy()
+        return first_draws(place, zarr.open_array(place, mode="r", zarr_format=3), n).to_numpy()
     except Exception as error:
         raise damaged(place, error) from error
 

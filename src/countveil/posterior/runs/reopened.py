@@ -21,7 +21,6 @@ from countveil.posterior.runs.checkpoint import (
     read_checkpoint,
     warn_of_another_machine,
 )
-from countveil.posterior.runs.growing_store import GrowingStore
 from countveil.posterior.runs.packed_release import release_at
 from countveil.posterior.runs.reader import (
     PosteriorFileError,
@@ -34,6 +33,7 @@ from countveil.posterior.runs.reader import (
     root_attributes,
 )
 from countveil.posterior.runs.run_files import RunFiles
+from countveil.posterior.runs.zarr_store import ZarrStore
 
 
 class ReopenedRun:
@@ -85,7 +85,7 @@ class ReopenedRun:
     def chains(self) -> list[int]:
         """The numbers of its chains."""
         # By itself: of a run that was killed some arrays may have more draws than others.
-        numbers: Any = zarr.open_array(self.path / "sample_stats" / "chain", mode="r")[...]
+        numbers: Any = zarr.open_array(self.path / "sample_stats" / "chain", mode="r", zarr_format=3)[...]
         known = all(0 <= number < MAX_CHAINS for number in numbers)  # streams have no other names
         if not known or len(set(numbers.tolist())) < len(numbers):  # nor two chains one
             raise PosteriorFileError("path: expected a whole run, got a damaged one (numbers of its chains)")
@@ -113,9 +113,9 @@ class ReopenedRun:
 
     def store(
         self, settings: Settings, seconds_between: float, running: ChainMeans | None = None
-    ) -> GrowingStore:
+    ) -> ZarrStore:
         """The store that grows on."""
-        return GrowingStore(
+        return ZarrStore(
             self.path,
             settings,
             self.chains,

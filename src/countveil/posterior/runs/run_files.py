@@ -5,6 +5,7 @@ So a reader, or whoever comes after a kill, finds every file as it was or as it 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -52,6 +53,7 @@ class RunFiles:
 
     def __init__(self, root: Path) -> None:
         self.root, self._touched = root, set[Path]()
+        self._lock: int | None = None
         if not self.place.is_dir():
             self.place.mkdir(parents=True)
             self.write_json(self.place.parent / "zarr.json", _GROUP)
@@ -67,6 +69,7 @@ class RunFiles:
         """A file that is there whole, or as it was before."""
         if ".." in target.parts or not target.is_relative_to(self.root):  # whatever a stranger's names say
             raise ValueError(f"store: expected a place in {str(self.root)!r}, got another")
+        self._check_ours()
         scratch = self.place / PART
         with self._told():
             scratch.unlink(missing_ok=True)  # of one that was killed, or a link that a stranger has laid
@@ -84,6 +87,7 @@ class RunFiles:
 
     def rename(self, old: Path, new: Path) -> None:
         """A file takes the place of another, in the same folder."""
+        self._check_ours()
         with self._told():
             old.replace(new)
             self._touched.add(new.parent)
@@ -106,6 +110,18 @@ class RunFiles:
                 finally:
                     os.close(descriptor)
 
+    def _check_ours(self) -> None:
+        """Whether the folder is still the one that was locked: deleted and made anew, it is that of another run."""
+        if self._lock is None:
+            return
+        path = self.place / LOCK
+        if not os.path.lexists(path) or not os.path.samestat(os.fstat(self._lock), path.lstat()):
+            raise FileNotFoundError(
+                errno.ENOENT,
+                f"store: expected the folder in which this run was begun, got another or none at {str(self.root)!r}"
+                ": it was deleted, moved or replaced meanwhile, and nothing more is written there",
+            )
+
     @contextmanager
     def _told(self) -> Iterator[None]:
         """A full disk and the like, in words that say what is safe."""
@@ -125,6 +141,7 @@ class RunFiles:
 
     def set_attributes(self, group: str = "", **new: Any) -> None:
         """Change some; None takes one away."""
+        self._check_ours()
         path = self.root / group / "zarr.json"
         node = json.loads(path.read_bytes())
         changed = {**node["attributes"], **new}

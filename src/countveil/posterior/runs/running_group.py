@@ -20,7 +20,7 @@ import xarray as xr
 from countveil.counts.files.names import is_plain_name
 from countveil.inference.carry import RUNNING as OF_CARRY
 from countveil.inference.carry import Carry, split_running
-from countveil.inference.row_files import rows_per_block, with_rows
+from countveil.inference.row_files import MOST_BLOCKS, rows_per_block, with_rows
 from countveil.posterior.running_means import summaries_of, summary_name, summary_of
 from countveil.posterior.runs.checkpoint import Checkpoint
 from countveil.posterior.runs.growing_array import CODEC
@@ -120,7 +120,9 @@ def _write_array(
     if axis is not None and start + array.shape[axis] <= of_chain[axis]:
         of_chain[axis] = array.shape[axis]
     wide = any(size > max(1, n) for size, n in zip(chunk, node["shape"][1:], strict=True))
-    if wide or of_chain != list(array.shape):  # a stranger's chunk may be of any size where there is no chain
+    n_files = math.prod(-(-n // size) for size, n in zip(chunk, node["shape"][1:], strict=True))
+    # A stranger's chunk may be of any size where there is no chain.
+    if wide or n_files > MOST_BLOCKS or of_chain != list(array.shape):
         raise ValueError(f"path: expected a whole run, got another {name!r} among its running means")
     for place in np.ndindex(*(-(-n // size) for n, size in zip(array.shape, chunk, strict=True))):
         part = array[tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, chunk, strict=True))]

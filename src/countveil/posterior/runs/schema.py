@@ -19,13 +19,15 @@ from countveil.inference.monitor import LOG_LIKELIHOOD
 from countveil.inference.settings import described_settings
 from countveil.inference.store import Draws, Running
 from countveil.models import CommunityModel, Factorization, SharedFactors, TensorModel, TopicModel
+from countveil.models.einsum.model import EinsumModel
+from countveil.models.unknown_noise import UnknownNoise
 from countveil.posterior.axes import free_names, readable_labels
 from countveil.version import __version__
 
 FORMAT = "countveil-run"
 VERSION = 1
 #: How xarray opens a run. It has no times, and to make times of a stranger's bytes takes tens of bytes for each.
-OPENING: dict[str, Any] = {"engine": "zarr", "consolidated": False, "decode_times": False}
+OPENING: dict[str, Any] = {"engine": "zarr", "zarr_format": 3, "consolidated": False, "decode_times": False}
 
 #: What we write. Groups and attributes that others add to a run are their own affair.
 _GROUPS = ("posterior", "sample_stats", "running")
@@ -131,7 +133,18 @@ def describe_model(model: Any) -> dict[str, Any]:
     settings = {}
     if is_dataclass(model) and not isinstance(model, type):
         settings = {name: _plain(getattr(model, name)) for name in model.__dataclass_fields__}
-    return {"name": type(model).__name__, "settings": {k: v for k, v in settings.items() if v is not None}}
+    return {"name": type(model).__name__, "settings": settings}
+
+
+def is_described(model: Any, described: dict[str, Any]) -> bool:
+    """Whether a model that a run does not hold is the one of its description, as far as that goes.
+
+    Descriptions of earlier versions had no mappings and no arrays.
+    """
+    model = model.model if isinstance(model, UnknownNoise) else model
+    now = json.loads(json.dumps(describe_model(model)))
+    then = described["settings"]
+    return now["name"] == described["name"] and {name: now["settings"].get(name) for name in then} == then
 
 
 def describe_ours(model: Any) -> dict[str, Any] | None:
@@ -168,10 +181,19 @@ def _is_model(value: Any) -> bool:
     )
 
 
-def _plain(value: Any) -> bool | int | float | str | None:
-    """What JSON can hold (numpy's numbers become Python's), None for anything else."""
+def _plain(value: Any) -> Any:
+    """What JSON can hold (numpy's numbers become Python's), of arrays their SHA-256, None for anything else."""
     if isinstance(value, bool | str):
         return value
+    if isinstance(value, EinsumModel):
+        return describe_model(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        text = f"{value.dtype.str} {value.shape} ".encode()
+        return f"sha256 {hashlib.sha256(text + np.ascontiguousarray(value).tobytes()).hexdigest()}"
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else None
@@ -238,7 +260,7 @@ def checksum(tree: xr.DataTree) -> str:
     return digest.hexdigest()
 
 
-def _parts(variable: xr.Variable) -> Iterator[bytes]:
+def _parts(variable: xr.Variable) -> Iterator[bytes | memoryview]:
     """The array's bytes, some draws at a time: of a run on disk no more need be in memory."""
     if variable.dtype.kind in "OTU":
         yield json.dumps([str(one) for one in variable.to_numpy().reshape(-1)]).encode()
@@ -248,16 +270,17 @@ def _parts(variable: xr.Variable) -> Iterator[bytes]:
     if variable.size == 0:
         return  # an axis may be long beside an empty one
     if variable.ndim <= 2:
-        yield np.ascontiguousarray(variable.to_numpy(), dtype=little).tobytes()
+        yield np.ascontiguousarray(variable.to_numpy(), dtype=little).data
         return
     size = variable.nbytes // (variable.shape[0] * variable.shape[1])  # of a draw
-    together = max(1, _BYTES_AT_ONCE // size)
-    rows = max(
-        1, variable.shape[2] * _BYTES_AT_ONCE // size
-    )  # of a large one, the same bytes in the same order
+    # By whole chunks: one that is cut would be decoded anew for each of its parts.
+    chunk: tuple[int, ...] = variable.encoding.get("chunks") or ()
+    draws, rows = (chunk[1], chunk[2]) if len(chunk) == variable.ndim else (1, 1)
+    draws *= max(1, _BYTES_AT_ONCE // (draws * size))
+    rows *= max(1, variable.shape[2] * _BYTES_AT_ONCE // (rows * size))  # of a large draw
     for chain in range(variable.shape[0]):
-        for start in range(0, variable.shape[1], together):
-            some = variable[chain, start : start + together]
-            for row in range(0, some.shape[1], rows if together == 1 else some.shape[1]):
-                part = some if together > 1 else some[:, row : row + rows]
-                yield np.ascontiguousarray(part.to_numpy(), dtype=little).tobytes()
+        for start in range(0, variable.shape[1], draws):
+            some = variable[chain, start : start + draws]
+            for row in range(0, some.shape[1], rows if draws == 1 else some.shape[1]):
+                part = some if draws > 1 else some[:, row : row + rows]
+                yield np.ascontiguousarray(part.to_numpy(), dtype=little).data

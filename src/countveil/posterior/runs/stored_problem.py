@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.inputs.labels import expect_labels, may_be_alike
+from countveil.counts.inputs.labels import expect_labels
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.counts.sources.plain_counts import PlainCounts, read_counts
 from countveil.inference.engines.engine import may_stay_unread
+from countveil.inference.memory_needed import bytes_of_cells
 from countveil.inference.problem import Counts, Problem, for_rows_of, make_problem
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.models.unknown_noise import UnknownNoise
 from countveil.posterior.axes import readable_labels
 from countveil.posterior.runs.checks.problem import check_state
-from countveil.posterior.runs.schema import describe_model, stored_model
+from countveil.posterior.runs.schema import is_described, stored_model
 
 _ON_DISK = "release "
 #: Numbers of a block: 8 MB of int64.
@@ -71,11 +72,12 @@ def problem_again(
     that lies elsewhere stays unread where the ``engine`` spreads its rows.
     """
     told, described = json.loads(attributes["problem"]), json.loads(attributes["model"])
+    method = json.loads(attributes["settings"])["method"]
     if isinstance(model, UnknownNoise):
         model = model.model
     own = stored_model(described)
     if own is None:
-        if model is None or json.loads(json.dumps(describe_model(model))) != described:
+        if model is None or not is_described(model, described):
             got = "none" if model is None else repr(model)
             raise ValueError(
                 f"model: expected the {described['name']} of this run, which it does not hold, got {got}"
@@ -85,7 +87,14 @@ def problem_again(
     if isinstance(own, EinsumModel | SharedFactors):
         data_of = given if isinstance(own, SharedFactors) else {"": given}
         n_bytes += sum(one.n_bytes for one in data_of.values() if isinstance(one, ReleaseOnDisk))
-        check_state(own.views, {view: data_of[view].shape for view in own.views}, n_chains, n_bytes)
+        # Plain counts are not in a run: whoever gives them has the room.
+        of_cells = sum(
+            bytes_of_cells(one, data_of[view].shape, method, n_chains)
+            for view, one in own.views.items()
+            if not isinstance(data_of[view], PlainCounts)
+        )
+        shapes = {view: data_of[view].shape for view in own.views}
+        check_state(own.views, shapes, n_chains, n_bytes, of_cells)
     if isinstance(given, ReleaseOnDisk) and not may_stay_unread(given, own, engine):
         given.read()
     if own is not model and model is not None:
@@ -94,7 +103,6 @@ def problem_again(
             raise ValueError(f"model: expected that of this run, {own!r}, got {model!r}")
     if told["unknown_noise"] is not None:
         own = UnknownNoise(own, tuple(told["unknown_noise"]))
-    method = json.loads(attributes["settings"])["method"]
     problem = make_problem(own, given, method, robust=told["robust"])
     return replace(problem, source=given) if isinstance(given, ReleaseOnDisk) else problem
 
@@ -143,8 +151,8 @@ def check_labels(
     """The labels of the same cells: those of the run, where it has any; others are refused."""
     found = []
     for axis, (before, now) in enumerate(zip(begun, readable_labels(given), strict=True)):
-        if before is not None and now is not None and may_be_alike(before, now):
-            expect_labels(before, now, f"{name}: expected the labels {which} along axis {axis}")
+        message = f"{name}: expected the labels {which} along axis {axis}"
+        expect_labels(before, now, message, numbers_are_names=False)
         found.append(given[axis] if before is None else before)
     return tuple(found)
 

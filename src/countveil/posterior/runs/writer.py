@@ -43,17 +43,22 @@ def save_run(
         packed = add_releases(tree, releases)
         tree.attrs = {**tree.attrs, "checksum": checksum(tree), "complete": 1}
         with new_folder(target) as folder:
-            store = StoppableStore(folder)
-            try:
-                tree.to_zarr(store, mode="w", consolidated=False, encoding=_encoding(tree, packed))
-            except BaseException:
-                store.stop()
-                raise
+            write_tree(tree, folder, _encoding(tree, packed))
     except FileExistsError as error:
         raise _taken(target) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"path: could not write {str(target)!r} ({reason})") from error
+
+
+def write_tree(tree: xr.DataTree, folder: Path, encoding: Mapping[str, Any]) -> None:
+    """All of a tree, in files that only their owner can read; after a failure nothing more is written."""
+    store = StoppableStore(folder)
+    try:
+        tree.to_zarr(store, mode="w", consolidated=False, encoding=encoding)
+    except BaseException:
+        store.stop()
+        raise
 
 
 def _taken(target: Path) -> FileExistsError:
@@ -68,6 +73,9 @@ def _encoding(tree: xr.DataTree, releases: Iterable[str]) -> dict[str, Any]:
         together = min(max(1, SMALLEST_CHUNK // max(size, 1)), variable.shape[1])
         chunks[name] = {"chunks": (1, together, *variable.shape[2:])}
     encoding = {"/posterior": chunks}
+    if "running" in tree.children:  # a chunk for each chain, as readers want them
+        means = tree["running"].data_vars.items()
+        encoding["/running"] = {name: {"chunks": (1, *(max(1, n) for n in v.shape[1:]))} for name, v in means}
     for group in releases:
         files = tree[group].data_vars.items()
         encoding[f"/{group}"] = {name: {"chunks": (min(file.size, LARGEST_CHUNK),)} for name, file in files}

@@ -14,6 +14,7 @@ Their parts:
 ================== ================================================================================
 ``sampler``        chains: sweep, monitor, keep, carry
 ``choose``         one table of costs, and what is chosen by it
+``token_rows``     the rows of a sweep by ``tokens``, from proposals and looks
 ``proposals``      tokens proposed on a row: where they fall, and whether they stand
 ``visits``         cells visited one by one, a few hundred at a time
 ``fiber_visits``   the same for the cells of fibers that expect many tokens

@@ -25,9 +25,9 @@ from countveil.inference.engines.cpu.rows import (
 )
 from countveil.inference.observed import MISSING, Observed, gather, noise_of, open_row
 from countveil.kernels import steps
-from countveil.kernels.noise.bessel import draw_count_by_bessel
-from countveil.kernels.noise.geometric import draw_count
-from countveil.kernels.noise.repeated import draw_count_repeated
+from countveil.kernels.given_release.bessel import draw_count_by_bessel
+from countveil.kernels.given_release.geometric import draw_count
+from countveil.kernels.given_release.repeated import draw_count_repeated
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.poisson import poisson
 from countveil.kernels.uniform import exponential

@@ -44,7 +44,7 @@ from countveil.inference.problem import Problem
 from countveil.inference.settings import Settings
 from countveil.kernels import steps
 from countveil.kernels.gamma import SMALLEST
-from countveil.kernels.noise.geometric import draw_count
+from countveil.kernels.given_release.geometric import draw_count
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.uniform import uniform
 from countveil.models.einsum.exposure import exposure_of, ordered_sum

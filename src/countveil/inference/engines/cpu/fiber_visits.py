@@ -10,6 +10,7 @@ import numpy as np
 from countveil.inference.engines.cpu.products import LANES, sums_of_rows
 from countveil.inference.engines.cpu.rows import (
     FEW_TOKENS,
+    LARGE,
     UNSEEN,
     allocate_many,
     lay_out,
@@ -17,7 +18,7 @@ from countveil.inference.engines.cpu.rows import (
     value_of,
 )
 from countveil.inference.engines.cpu.visits import sort_out
-from countveil.kernels.noise.geometric import draw_count_at, few_counts_at
+from countveil.kernels.given_release.geometric import draw_count_at, few_counts_at
 from countveil.kernels.uniform import fill_uniforms
 from countveil.runtime.compiled import compiled, inlined
 
@@ -93,7 +94,8 @@ def visit(stream, i, fibers, factors, codes, data, buffer, scratch, sums):
     n = len(fibers) * padded
     stream = fill_uniforms(stream, uniforms, n)
     n_open = leave_out_settled(n, uniforms, means, released, cells)
-    few_counts_at(uniforms[:n_open], released[:n_open], means[:n_open])
+    square = math.nan if by_cell else scale * scale
+    few_counts_at(uniforms[:n_open], released[:n_open], means[:n_open], square)
     n_few, n_hard = sort_out(n_open, means, uniforms, cells, counts, hard)
     for q in range(n_hard):
         c, t = place_of(hard[q], padded)
@@ -101,7 +103,9 @@ def visit(stream, i, fibers, factors, codes, data, buffer, scratch, sums):
         if by_cell:
             rho = cell_rho[i, v]
             scale, inverse = math.exp(-rho), math.exp(rho)
-        x, mu = value_of(codes[v], i, v, row_starts, columns, values), rates[c, t]
+        x, mu = np.int64(codes[v]), rates[c, t]
+        if x == LARGE:
+            x = value_of(codes[v], i, v, row_starts, columns, values)
         y, stream = draw_count_at(uniforms[q], stream, x, mu, rho, mu * inverse, mu * scale)
         if y > FEW_TOKENS:
             stream = allocate_many(stream, c, t, y, theta, last, scratch, of_fibers, of_last)

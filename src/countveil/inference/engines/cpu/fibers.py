@@ -51,7 +51,7 @@ from countveil.inference.engines.cpu.rows import (
 )
 from countveil.inference.observed import Observed
 from countveil.kernels import steps
-from countveil.kernels.noise.geometric import draw_count_directly
+from countveil.kernels.given_release.geometric import draw_count_directly
 from countveil.kernels.philox import SweepKey, open_stream
 from countveil.kernels.uniform import fill_exponentials, fill_uniforms
 from countveil.models.einsum.exposure import exposure_of
@@ -188,7 +188,7 @@ def _settle(stream, i, n_tokens, factors, codes, data, proposals, points, cells,
     _, fibers, components, token_columns, rejected = points
     length = len(last)
     n_rejected, _, stream = accept_or_reject(
-        stream, i, n_tokens, token_columns, codes, data, None, proposals, rejected, rejected, 0
+        stream, i, n_tokens, token_columns, codes, data, None, proposals, rejected, rejected, 0, None
     )
     row = np.uint64(i)
     for a in range(n_tokens):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import countveil.runtime.compiled  # noqa: F401  # isort: skip  (first: numba as it should be)
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from countveil.inference.engines.cpu.alias_tables import choose_slots, word_at
-from countveil.inference.engines.cpu.rows import UNSEEN, lay_out, pick, value_of
+from countveil.inference.engines.cpu.rows import LARGE, UNSEEN, lay_out, pick, value_of
 from countveil.inference.engines.cpu.visits import is_dropped
 from countveil.kernels.poisson import poisson
 from countveil.kernels.uniform import fill_uniforms, uniform
@@ -75,43 +75,50 @@ def draw_tokens(stream, d, scale, theta, tables, codes, positive, buffer, scratc
         grown = token_buffer(n_components, 2 * n_tokens)
         grown.per_component[:] = buffer.per_component
         buffer = grown
+    # By names of their own: to take an array out of a tuple, and to forget it again, is counted each time.
+    per_component, uniforms, column, component = (
+        buffer.per_component,
+        buffer.uniforms,
+        buffer.column,
+        buffer.component,
+    )
     if not by_component:
-        stream = fill_uniforms(stream, buffer.uniforms, n_tokens)
-        buffer.per_component[:] = 0
+        stream = fill_uniforms(stream, uniforms, n_tokens)
+        per_component[:] = 0
         for i in range(n_tokens):
-            k = pick(buffer.uniforms[i], total, np.uint64(d), np.uint64(0), theta, masses, scratch)
-            buffer.per_component[k] += 1
-    stream = fill_uniforms(stream, buffer.uniforms, n_tokens)
+            k = pick(uniforms[i], total, np.uint64(d), np.uint64(0), theta, masses, scratch)
+            per_component[k] += 1
+    stream = fill_uniforms(stream, uniforms, n_tokens)
     begin = np.uint64(0)
     for k in range(n_components):
-        end = begin + np.uint64(buffer.per_component[k])
-        choose_slots(
-            k, begin, end, mass, heavy_mass, n_heavy, per_weight, n_columns, buffer.uniforms, buffer.column
-        )
-        buffer.component[begin:end] = k
+        end = begin + np.uint64(per_component[k])
+        choose_slots(k, begin, end, mass, heavy_mass, n_heavy, per_weight, n_columns, uniforms, column)
+        component[begin:end] = k
         begin = end
     for i in range(begin):
-        buffer.column[i] = word_at(
-            np.uint64(buffer.component[i]), buffer.column[i], buffer.uniforms[i], slots
-        )
+        column[i] = word_at(np.uint64(component[i]), column[i], uniforms[i], slots)
     kept = np.uint64(0)
     for i in range(begin):
-        v = buffer.column[i]
+        v = column[i]
         code = codes[np.uint64(v)]
-        buffer.column[kept] = v
-        buffer.component[kept] = buffer.component[i]
+        column[kept] = v
+        component[kept] = component[i]
         kept += np.uint64((code != 0) & (code != UNSEEN) if positive else code == 0)
     return np.int64(kept), buffer, stream
 
 
 @compiled
-def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, proposals, rejected, kept, n_kept):
+def accept_or_reject(
+    stream, d, n_tokens, column, codes, data, integrate, proposals, rejected, kept, n_kept, count
+):
     """Decide for every cell of row d whether its proposed tokens stand: ``(n_rejected, n_kept, stream)``.
 
     ``proposals`` is all zero before. After it, the proposals of a cell are ACCEPTED (or a count), REJECTED or,
     where cells are integrated out, DROPPED; whoever counts the tokens makes it zero again. (An accepted cell may
     become zero with its first token, for zero stands, too.) ``rejected`` gets a token of every rejected cell,
-    ``kept`` the columns of cells that are kept where cells are integrated out. Tokens on cells x <= 0 stand.
+    ``kept`` the columns of cells that are kept where cells are integrated out; there tokens that stand are counted
+    on the way, in ``count`` (their components, counters of the row and of the columns). Tokens on cells x <= 0
+    stand.
     """
     for i in range(n_tokens):
         proposals[np.uint64(column[i])] += 1
@@ -128,7 +135,9 @@ def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, propos
         # Unsigned, because numba checks a signed index for being negative.
         n, code = proposals[np.uint64(v)], codes[np.uint64(v)]
         if n > most_without_look and code != 0:
-            t = value_of(code, d, v, row_starts, columns, values)
+            t = np.int64(code)
+            if code == LARGE:
+                t = value_of(code, d, v, row_starts, columns, values)
             rho = cell_rho[d, v] if by_cell else row_rho[d]
             verdict = ACCEPTED
             if n > t:
@@ -145,7 +154,13 @@ def accept_or_reject(stream, d, n_tokens, column, codes, data, integrate, propos
                     else:
                         kept[n_kept] = v
                         n_kept += 1
-            proposals[np.uint64(v)] = verdict
+            proposals[np.uint64(v)] = n = verdict
+        if integrate is not None:  # noqa: SIM102
+            if n == ACCEPTED:
+                component, of_row, of_columns = count
+                k = np.uint64(component[i])
+                of_row[k] += 1
+                of_columns[np.uint64(v), k] += 1
     return n_rejected, n_kept, stream
 
 

@@ -14,6 +14,7 @@ from countveil.counts.files.scratch import is_mapped
 from countveil.inference.engines.cpu.products import LANES, running_sums, sum_of_products
 from countveil.inference.observed import Observed, find_cell
 from countveil.kernels.binomial import binomial
+from countveil.kernels.given_release.geometric import FEW_TOKENS
 from countveil.kernels.uniform import uniform
 from countveil.models.einsum.exposure import ordered_sum
 from countveil.runtime.compiled import compiled, inlined
@@ -21,9 +22,6 @@ from countveil.runtime.workers import Workers
 
 LARGE = 254
 UNSEEN = 255
-
-#: Counts up to this are shared out token by token, larger ones by binomials.
-FEW_TOKENS = 16
 
 _ZERO, _ONE, _LANES = np.uint64(0), np.uint64(1), np.uint64(LANES)
 
@@ -122,7 +120,11 @@ def open_codes(d, data, codes):
 
 @compiled
 def value_of(code, d, v, row_starts, columns, values):
-    """The released value behind a positive code."""
+    """The released value behind a positive code.
+
+    Where all cells come by, callers ask only for LARGE ones: whoever is handed an array counts that, in memory that
+    all threads share, before it is known that most are not needed. That took a tenth of a sweep.
+    """
     if code != LARGE:
         return np.int64(code)
     return np.int64(values[find_cell(columns, row_starts[d], row_starts[d + 1], v)])

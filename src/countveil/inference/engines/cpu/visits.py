@@ -6,7 +6,7 @@ cell.
 
 **Draws.** Most visited cells turn out empty, and a first look settles that: the count's draw (``draw_count``)
 begins with that of a Poisson variable of mean mu/alpha, for cells x <= 0 mu*alpha, and that is 0 if its uniform is
-not below the mean. What the uniform makes of the others is mostly seen by plain arithmetic (``few_counts_at``). So
+not below the mean. What the uniform makes of the others is mostly seen by plain arithmetic (``few_count_at``). So
 all cells of a chunk get their uniform, their rate, the look and that arithmetic in loops without a branch that
 depends on a draw; only the few that are left are drawn one by one. A cell's first block has two uniforms, one for
 the count and one for its first token (or for whether its tokens are kept); whatever takes more goes on after it.
@@ -30,7 +30,7 @@ from countveil.inference.engines.cpu.rows import (
 )
 from countveil.inference.observed import Observed
 from countveil.kernels import steps
-from countveil.kernels.noise.geometric import draw_count_at, few_counts_at
+from countveil.kernels.given_release.geometric import draw_count_at, few_count_at
 from countveil.kernels.philox import open_stream
 from countveil.kernels.uniform import fill_first_uniforms, skip_blocks, uniform
 from countveil.runtime.compiled import compiled, inlined
@@ -146,6 +146,7 @@ class ChunkBuffer(NamedTuple):
     uniforms: np.ndarray  # the first ones
     releases: np.ndarray
     means: np.ndarray
+    squares: np.ndarray  # alpha**2
     # Of those that are not settled at once:
     hard: np.ndarray  # int64: which of the open cells
     counts: np.ndarray  # int64
@@ -163,6 +164,7 @@ def chunk_buffer():
         np.empty(CHUNK),
         np.empty(CHUNK),
         np.empty(CHUNK),
+        np.empty(CHUNK),
         np.empty(CHUNK, dtype=np.int64),
         np.empty(CHUNK, dtype=np.int64),
     )
@@ -172,7 +174,7 @@ def chunk_buffer():
 def find_open_cells(key, width, rows, columns, values, factors, row_rho, cell_rho, buffer):
     """Uniforms and rates of all these cells; and more on those whose count is not yet known to be 0: how many."""
     theta, phi = factors
-    cells, first, second, rates, places, uniforms, releases, means, _, _ = buffer
+    cells, first, second, rates, places, uniforms, releases, means, squares, _, _ = buffer
     n = len(rows)
     for i in range(n):
         cells[i] = (key.first_row + rows[i]) * np.int64(width) + columns[i]
@@ -192,6 +194,7 @@ def find_open_cells(key, width, rows, columns, values, factors, row_rho, cell_rh
         uniforms[n_open] = first[i]
         releases[n_open] = values[i]
         means[n_open] = mean
+        squares[n_open] = scale * scale
         n_open += first[i] < mean
     return n_open
 
@@ -209,7 +212,7 @@ def visit_cells(key, start, stop, cells, factors, data, integrate, sums):
     width, row_rho, cell_rho = data.width, data.row_rho, data.cell_rho
     scratch = np.empty(scratch_size(theta.shape[1]))
     buffer = chunk_buffer()
-    numbers, _, second, rates, places, uniforms, releases, means, hard, counts = buffer
+    numbers, _, second, rates, places, uniforms, releases, means, squares, hard, counts = buffer
     by_cell = len(cell_rho) > 0
     n_cells = 0
     if integrate is not None:
@@ -230,7 +233,8 @@ def visit_cells(key, start, stop, cells, factors, data, integrate, sums):
             cell_rho,
             buffer,
         )
-        few_counts_at(uniforms[:n_open], releases[:n_open], means[:n_open])
+        for q in range(n_open):
+            means[q] = few_count_at(uniforms[q], releases[q], means[q], squares[q])
         n_few, n_hard = sort_out(n_open, means, uniforms, places, counts, hard)
         for q in range(n_few):
             place = places[q]

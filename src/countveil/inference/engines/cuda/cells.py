@@ -28,7 +28,7 @@ from countveil.inference.engines.cuda.tokens import (
     sum_of_lanes,
 )
 from countveil.kernels import steps
-from countveil.kernels.noise.geometric import draw_count_at, is_steep, kink_hat
+from countveil.kernels.given_release.geometric import draw_count_at, is_steep, near_kink
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import SEARCHED, poisson_at
 from countveil.kernels.uniform import from_word, skip_blocks
@@ -57,8 +57,7 @@ def easy_count(u, x, mu, z, w):
     if mu <= 0.0:
         return np.int64(0)
     if x > 0 and is_steep(x, z, w):
-        _, _, above, below = kink_hat(x, z, w)
-        return np.int64(x) if u * (1.0 + above + below) < 1.0 else np.int64(-1)
+        return np.int64(near_kink(u, x, z, w))
     mean = z if x > 0 else w
     if mean >= SEARCHED or (x > 0 and z >= x + 1.0):
         return np.int64(-1)

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.runtime.compiled import cache_folder
+from countveil.runtime.compiled import cache_folder, numba
+from countveil.runtime.own_settings import import_library
 
 #: Any of numba's two: that of the package numba-cuda takes the place of numba's own.
-cuda: Any = importlib.import_module("numba.cuda")
-numba: Any = importlib.import_module("numba")
+cuda: Any = import_library("numba.cuda")
 #: Whether kernels run in the simulator, one Python thread for every thread of a device.
 SIMULATED = bool(numba.config.ENABLE_CUDASIM)
 #: Tensor cores that multiply halves came with 7.0; 64-bit integer atomics are older.

@@ -21,8 +21,8 @@ from countveil.inference.engines.cuda.device import (
 )
 from countveil.models.einsum import prior as prior_module
 from countveil.models.einsum.exposure import Exposure, exposure_of
+from countveil.models.einsum.inferred import Inferred
 from countveil.models.einsum.model import EinsumModel
-from countveil.models.einsum.prior import Inferred
 from countveil.models.einsum.update import Statistics
 
 

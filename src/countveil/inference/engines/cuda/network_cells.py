@@ -22,7 +22,7 @@ from countveil.inference.engines.cuda.halves import place
 from countveil.inference.engines.cuda.look import words_of
 from countveil.inference.engines.cuda.tokens import tokens_of_component
 from countveil.kernels import steps
-from countveil.kernels.noise.geometric import count_mode, draw_count_at, is_steep
+from countveil.kernels.given_release.geometric import count_mode, draw_count_at, is_steep
 from countveil.kernels.philox import open_stream
 from countveil.kernels.poisson import SEARCHED
 from countveil.kernels.uniform import from_word, skip_blocks

@@ -15,7 +15,7 @@ from countveil.inference.engines.cuda.matrix_chain import MatrixChain, Workspace
 from countveil.inference.monitor import LOG_LIKELIHOOD, Monitor
 from countveil.inference.problem import Problem
 from countveil.kernels.gamma import SMALLEST
-from countveil.kernels.noise.geometric import log_marginal_clamped
+from countveil.kernels.given_release.geometric import log_marginal_clamped
 from countveil.kernels.poisson import log_poisson
 from countveil.models.einsum.prior import log_prior_of_means
 from countveil.runtime.compiled import compiled

@@ -8,7 +8,7 @@ import numpy as np
 
 from countveil.inference.carry import Carry, SpreadRows
 from countveil.inference.engines.sharded.shard import check_served, row_axes, rows_of_shard
-from countveil.inference.fighting_prior import warn_of_a_prior_that_fights
+from countveil.inference.first_look import warn_of_a_prior_that_fights
 from countveil.inference.problem import Problem
 from countveil.inference.row_files import RowSaver, joined, part_of, with_rows
 from countveil.inference.settings import Settings

@@ -269,9 +269,11 @@ def total_of_all(part: Counts, shards: Communicator) -> tuple[float, int]:
     """The total over all shards as one machine would compute it, and the number of observed cells."""
     n_observed = int(shards.total(np.array([part.n_observed]))[0])
     if isinstance(part, CombinedReleases):
-        each = [total_of_all(release, shards) for release in part.releases]
-        seen = sum(observed for _, observed in each)
-        return sum(total for total, _ in each) / max(seen, 1) * n_observed, n_observed
+        total = part.total(
+            lambda release: total_of_all(release, shards)[0],
+            lambda numbers: np.unique(np.concatenate(shards.gather_to_all(numbers))),
+        )
+        return total, n_observed
     # In two parts of 32 bits and more: of each shard it fits 64 bits (``observe``), not yet of all.
     high, low = shards.total(np.array(divmod(int(part.positive.values.sum(dtype=np.int64)), 2**32))).tolist()
     counted = float(high * 2**32 + low)

@@ -35,6 +35,8 @@ _SIZES = {
 }  # fmt: skip
 #: Attributes by which xarray makes wider numbers of what is stored; of floats it keeps NaN as ``_FillValue``.
 _WIDENING = {"scale_factor", "add_offset", "missing_value", "_Unsigned"}
+_COPIES = 2  # what is read is held as chunks, too
+_SCALARS, _OF_A_SCALAR = "'sample_stats/", 100  # bytes of each number whose ranks and precision are shown
 _METADATA, _CHUNKS = "zarr.json", "c"
 _FORMAT_2 = (".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
@@ -81,7 +83,9 @@ def check_folder(folder: Path) -> None:
             coming += [place / name for name in folders]
     room = _LEAST_ROOM + _EXPANSION * total
     for array in arrays:
-        room -= _declared(array)
+        room -= _COPIES * _declared(array)
+        if array.where.startswith(_SCALARS):
+            room -= _OF_A_SCALAR * math.prod(array.shape)
         if room < 0:
             raise NotOpenedError(f"arrays far larger than the folder, {array.where}")
     for array in arrays:  # they are decoded, which is safe only now
@@ -136,6 +140,8 @@ def _array(node: dict[str, Any], where: str) -> _Array:
     codecs = [codec.get("name") for codec in node["codecs"]]
     if codecs != ["vlen-utf8" if kind == "string" else "bytes", "zstd"]:
         raise NotOpenedError(f"codecs {codecs}, {where}")
+    if node["codecs"][0].get("configuration", {}).get("endian", "little") != "little":
+        raise NotOpenedError(f"numbers in another order of bytes, {where}")
     grid, keys = node["chunk_grid"], node["chunk_key_encoding"]
     chunk = grid["configuration"]["chunk_shape"]
     whole = len(shape) <= _MOST_DIMENSIONS and len(chunk) == len(shape)
@@ -145,6 +151,8 @@ def _array(node: dict[str, Any], where: str) -> _Array:
     separator = keys.get("configuration", {}).get("separator", "/")
     if keys["name"] != "default" or separator != "/" or node.get("storage_transformers"):
         raise NotOpenedError(f"chunks kept in another way, {where}")
+    if len(shape) > 2 and chunk[0] > 1:  # which would be decoded anew for each of them
+        raise NotOpenedError(f"several chains in a chunk, {where}")
     # It stands for every cell of an absent chunk, and a long text would be there as often.
     if node["fill_value"] not in ([""] if kind == "string" else [0, "NaN"]):
         raise NotOpenedError(f"absent cells that stand for something, {where}")

@@ -18,10 +18,12 @@ import xarray as xr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
 from countveil.counts.cells.layout import n_rows_and_width
-from countveil.inference.memory_needed import numbers_of_factors
+from countveil.inference.memory_needed import numbers_of_factors, numbers_unfolded
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
+from countveil.posterior.align.invariants import row_sum_name
 from countveil.posterior.runs.running_group import RUNNING
+from countveil.posterior.runs.schema import is_described
 
 #: Bytes that a number of the state takes at the peak, copies counted; and in each further chain.
 _NUMBER, _OF_A_FURTHER_CHAIN = 24, 8
@@ -52,6 +54,11 @@ def model_of(stored: Any, given: Any, tree: xr.DataTree, attributes: Mapping[str
                 f"model: expected the {attributes['model']['name']} of this run, whose state has "
                 f"{', '.join(fields)}, got a {type(given).__name__}"
             )
+    if stored is None and given is not None and not is_described(given, attributes["model"]):
+        raise ValueError(
+            f"model: expected the {attributes['model']['name']} of this run, settings and arrays as they were, got "
+            f"{given!r}"
+        )
     return model
 
 
@@ -71,18 +78,32 @@ def check_read(
     if not keeps_all(attributes):
         _check_running(tree, attributes)
     views, draws = json.loads(tree.attrs.get("views", "{}")), tree["posterior"].to_dataset()
+    # Each view is a posterior of its own, with axes and labels of its own.
+    room = Room(n_bytes)
     for view, told in (views or {"": attributes}).items():
+        if views:
+            room.take(sum(told["shape"]), ROW, "labels")
         release = releases.get(f"release_{view}" if view else "release")
         _check_axes(told, draws, release, n_bytes)
         one = model.views[view] if views else model
         if isinstance(one, EinsumModel):
+            room.take(numbers_unfolded(one, told["shape"]), 8, "numbers")
             _check_draws(tuple(told["shape"]), draws, one)
+            if not views and not _fields_kept(one, attributes) <= set(draws.data_vars):
+                raise ValueError("draws of other fields")
 
 
 def check_state(
-    models: Mapping[str, EinsumModel], shapes: Mapping[str, Sequence[int]], n_chains: int, n_bytes: int
+    models: Mapping[str, EinsumModel],
+    shapes: Mapping[str, Sequence[int]],
+    n_chains: int,
+    n_bytes: int,
+    of_cells: int,
 ) -> None:
-    """Refuse models whose states alone would take far more than the run: room is made for them before any draw."""
+    """Refuse models whose states alone would take far more than the run: room is made for them before any draw.
+
+    ``of_cells`` is what chains hold for each cell of the run's own releases.
+    """
     numbers = 0
     for view, model in models.items():
         spec = model._spec
@@ -92,11 +113,13 @@ def check_state(
             summed = math.prod(model._sizes[c] for c in spec.terms[spec.first] if c in model._sizes)
             numbers += summed * sum(n_rows_and_width(tuple(shapes[view])))
     try:
-        Room(n_bytes).take(numbers, _NUMBER + _OF_A_FURTHER_CHAIN * (n_chains - 1), "numbers")
+        room = Room(n_bytes)
+        room.take(numbers, _NUMBER + _OF_A_FURTHER_CHAIN * (n_chains - 1), "numbers")
+        room.take(of_cells, 1, "bytes")
     except ReleaseFileError:
         raise ValueError(
             f"path: expected a model that fits a run of {n_bytes:,} bytes, got one with {numbers:,} numbers in "
-            f"each of {n_chains} chains"
+            f"each of {n_chains} chains, and {of_cells:,} bytes of cells"
         ) from None
 
 
@@ -132,6 +155,16 @@ def _check_axes(
         room = Room(n_bytes)
         for n in (n for dim, n in zip(dims, shape, strict=True) if dim not in draws.sizes):
             room.take(n, ROW, "rows")
+
+
+def _fields_kept(model: EinsumModel, attributes: Mapping[str, Any]) -> set[str]:
+    """The fields of a state whose draws a run must have, by what it was to keep."""
+    dims, keep = model.dims, attributes["settings"].get("keep", "all")
+    if keep == "all":
+        return set(dims)
+    if keep == "columns":
+        return {name for name in dims if model.output_dims[0] not in dims[name]} | {row_sum_name(model)}
+    return {name for name in dims if not dims[name]}
 
 
 def _check_draws(shape: tuple[int, ...], draws: xr.Dataset, model: EinsumModel) -> None:

@@ -21,10 +21,10 @@ import numpy as np
 import xarray as xr
 
 from countveil.counts import CombinedReleases, PrivateCounts
-from countveil.counts.files.atomic import unfinished
+from countveil.counts.files.atomic import final_modes, held, open_up, unfinished
 from countveil.counts.places import local_path
 from countveil.inference.carry import Carry, check_form, has_running, split_running, with_running
-from countveil.inference.row_files import RowSaver, rows_per_block, with_rows
+from countveil.inference.row_files import RowSaver, most_files, rows_per_block, with_rows
 from countveil.inference.settings import COMPLETE, Settings, described_settings
 from countveil.inference.store import Carries, kept_of
 from countveil.posterior.running_means import ChainMeans
@@ -37,7 +37,7 @@ from countveil.posterior.runs.run_files import RunFiles
 from countveil.posterior.runs.running_group import RUNNING, chunks_of, write_running, write_running_of
 from countveil.posterior.runs.schema import OPENING, checksum, present_name
 from countveil.posterior.runs.signals import Signals
-from countveil.posterior.runs.writer import LARGEST_CHUNK, SMALLEST_CHUNK
+from countveil.posterior.runs.writer import LARGEST_CHUNK, SMALLEST_CHUNK, write_tree
 
 #: A tree without draws for states of these arrays, and the releases that go with it.
 Template = Callable[
@@ -48,7 +48,7 @@ Template = Callable[
 _SHARE = 0.02
 
 
-class GrowingStore:
+class ZarrStore:
     """See ``inference.store.Store``. One that is new makes its folder once the chains have started."""
 
     def __init__(
@@ -114,6 +114,11 @@ class GrowingStore:
         self._fields = {
             name: [self._array(root / "posterior" / name, draws, shape)] for name, shape in fields.items()
         }
+        # A stranger's may be cut into a file for every row.
+        arrays = [array for each in self._fields.values() for array in each]
+        most = most_files(max((array.n_bytes for array in arrays), default=0))
+        if any(array.n_files > most for array in arrays):
+            raise ValueError("path: expected a run of this problem, got one cut into other blocks")
         for name in scalars:
             # An inferred alpha stands in both groups.
             groups = ["sample_stats", *(["posterior"] if name not in fields else [])]
@@ -280,10 +285,12 @@ def _make_folder(
     files = None
     try:
         packed = add_releases(tree, releases)
-        with unfinished(target.parent) as place:
+        with unfinished(target.parent) as place, held(place) as inside:
             temporary = place / target.name
-            tree.to_zarr(temporary, mode="w", consolidated=False, encoding=_encoding(tree, packed))
+            write_tree(tree, temporary, _encoding(tree, packed))
             files = RunFiles(temporary)
+            with held(temporary, inside) as itself:
+                open_up(itself, *final_modes(place, inside))
             files.move(target)  # refused where somebody else was quicker
     except BaseException as error:
         if files is not None:

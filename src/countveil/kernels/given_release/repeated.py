@@ -17,13 +17,15 @@ import math
 
 import numpy as np
 
+from countveil.kernels.given_release.geometric import log_noise_peak
 from countveil.kernels.hat import break_distance, propose
-from countveil.kernels.noise.geometric import log_noise_peak
-from countveil.kernels.poisson import log_factorial_ratio, log_poisson, poisson
+from countveil.kernels.long_sum import sum_down, sum_up
+from countveil.kernels.poisson import LARGEST_MEAN, log_factorial_ratio, log_poisson, poisson
 from countveil.kernels.uniform import exponential, uniform
 from countveil.runtime.compiled import compiled
 
 _NEGLIGIBLE = 1e-18
+_EVER = np.int64(2**62)  # beyond all counts
 
 
 @compiled
@@ -58,6 +60,7 @@ def draw_count_repeated(stream, x, rho, mu):
         highest = max(highest, np.int64(x[r]))
     if highest == 0:
         return poisson(stream, mu * math.exp(pull(1, x, rho)))
+    mu = min(mu, LARGEST_MEAN)
     mode = repeated_mode(x, rho, mu)
     if mode <= 12:
         return _by_sum(stream, x, rho, mu, mode)
@@ -90,30 +93,29 @@ def _by_sum(stream, x, rho, mu, mode):
 
 @compiled
 def sum_from_mode(x, rho, mu, mode):
-    """sum_y w(y)/w(mode), outwards from the mode until terms are negligible."""
-    total = 0.0
-    f = 1.0
-    y = mode
-    s = pull(y + 1, x, rho)
-    step = mu * math.exp(s)
+    """sum_y w(y)/w(mode), outwards from the mode, from release to release, until terms are negligible."""
+    log_mu = math.log(mu)
+    total, f, y = 1.0, 1.0, np.int64(mode)
     while f > _NEGLIGIBLE * total:
-        total += f
-        y += 1
-        now = pull(y, x, rho)
-        if now != s:
-            s, step = now, mu * math.exp(now)
-        f *= step / y
-    f = 1.0
-    s = pull(mode, x, rho)
-    step = mu * math.exp(s)  # may be infinite: then there is nothing below
-    y = mode
+        end = _EVER
+        for r in range(len(x)):
+            if y < x[r] < end:
+                end = np.int64(x[r])
+        total += f * sum_up(y, mu * math.exp(pull(y + 1, x, rho)), end - y)
+        if end == _EVER:
+            break
+        y = end
+        f = math.exp(repeated_log_ratio(y, mode, x, rho, log_mu))
+    f, y = 1.0, np.int64(mode)
     while y > 0 and f > _NEGLIGIBLE * total:
-        now = pull(y, x, rho)
-        if now != s:
-            s, step = now, mu * math.exp(now)
-        f *= y / step
-        total += f
-        y -= 1
+        end = np.int64(0)
+        for r in range(len(x)):
+            if end < x[r] < y:
+                end = np.int64(x[r])
+        # The step may be infinite: then there is nothing below.
+        total += f * sum_down(y, mu * math.exp(pull(y, x, rho)), y - end)
+        y = end
+        f = math.exp(repeated_log_ratio(y, mode, x, rho, log_mu))
     return total
 
 
@@ -130,8 +132,6 @@ def repeated_log_ratio(y, mode, x, rho, log_mu):
 
 @compiled
 def _by_rejection(stream, x, rho, mu, mode):
-    if not mu < math.inf:  # of which nothing would ever be accepted
-        return np.int64(mode), stream
     log_mu = math.log(mu)
     variance = mode + 1.0
     # Upwards from the mode, but not far beyond any kink, where log f falls more steeply; downwards likewise.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from countveil.privacy.source import Source
+from countveil.privacy.random_source import Source
 
 Bounds = Callable[[int, int], tuple[int, int]]  # (k, bits) -> low <= 2**bits * P(outcome <= k) <= high
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from countveil.privacy import geometric, law
-from countveil.privacy.table import Table
+from countveil.privacy.thresholds import Table
 from privacy.noise_law import repeatable_bits, scripted_bits, threshold
 
 

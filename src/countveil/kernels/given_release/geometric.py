@@ -7,7 +7,7 @@ w = mu*exp(-rho):
 
 * x <= 0:     P = c * alpha**(-x) * exp(-mu*(1-alpha));
 * x = t > 0:  P = c * (A + B), A the true counts up to t, B those beyond. With the two positive sums
-  D(t, z) = sum_{j=0..t} t!/(t-j)! z**-j and U(t, w) = sum_{j>=1} t!/(t+j)! w**j,
+  D(t, z) = sum_{j=0..t} t!/(t-j)! z**-j and U(t, w) = sum_{j>=1} t!/(t+j)! w**j (``long_sum``),
   A = Poisson(t; mu) * D(t, z) = alpha**t * exp(z-mu) * Q(t+1, z) and
   B = Poisson(t; mu) * U(t, w) = alpha**-t * exp(w-mu) * P(t+1, w),
   Q and P the regularised incomplete gammas, of which the larger is always 1 minus a sum of the other kind.
@@ -32,6 +32,7 @@ import math
 import numpy as np
 
 from countveil.kernels.hat import break_distance, propose
+from countveil.kernels.long_sum import sum_down, sum_up
 from countveil.kernels.poisson import (
     LARGEST_MEAN,
     SEARCHED,
@@ -44,7 +45,11 @@ from countveil.kernels.poisson import (
 from countveil.kernels.uniform import exponential, uniform
 from countveil.runtime.compiled import compiled, inlined
 
+#: Counts up to this are shared out token by token, larger ones by binomials: ``few_count_at`` settles no others.
+FEW_TOKENS = 16
+
 _NEGLIGIBLE = 1e-18
+_ALL = 2**62  # terms of a sum, which ends where they are negligible
 _LOG_2 = math.log(2.0)
 
 
@@ -57,39 +62,13 @@ def log_noise_peak(rho):
 
 
 @compiled
-def sum_down(t, x):
-    """D(t, x) = sum_{j=0..t} t!/(t-j)! * x**-j, for x > t: the true counts up to t, relative to t itself."""
-    total = 1.0
-    term = 1.0
-    j = 1
-    while j <= t and term > _NEGLIGIBLE * total:
-        term *= (t - j + 1.0) / x
-        total += term
-        j += 1
-    return total
-
-
-@compiled
-def sum_up(t, x):
-    """U(t, x) = sum_{j>=1} t!/(t+j)! * x**j, for x <= t+1: the true counts beyond t, relative to t itself."""
-    total = 0.0
-    term = 1.0
-    j = 1
-    while term > _NEGLIGIBLE * total:
-        term *= x / (t + float(j))
-        total += term
-        j += 1
-    return total
-
-
-@compiled
 def log_counts_up_to(t, mu, rho):
     """log A = log sum_{y<=t} Poisson(y; mu) * alpha**(t-y), for t >= 0 and mu > 0."""
     z = mu * math.exp(rho)
     if z > t + 1.0:
         # At z = inf (rho > 709) D is 1.
-        return log_poisson(t, mu) + math.log(sum_down(t, z))
-    beyond = math.exp(log_poisson(t, z)) * sum_up(t, z)
+        return log_poisson(t, mu) + math.log1p(sum_down(t, z, t))
+    beyond = math.exp(log_poisson(t, z)) * sum_up(t, z, _ALL)
     return -t * rho + mu * math.expm1(rho) + math.log1p(-beyond)
 
 
@@ -98,11 +77,11 @@ def log_counts_beyond(t, mu, rho):
     """log B = log sum_{y>t} Poisson(y; mu) * alpha**(y-t), for t >= 0 and mu > 0."""
     w = mu * math.exp(-rho)
     if w < t + 1.0:
-        beyond = sum_up(t, w)
+        beyond = sum_up(t, w, _ALL)
         # Below the smallest float only the first term counts, and its logarithm is known.
         log_beyond = math.log(beyond) if beyond > 1e-300 else math.log(mu) - rho - math.log(t + 1.0)
         return log_poisson(t, mu) + log_beyond
-    up_to = math.exp(log_poisson(t, w)) * sum_down(t, w)
+    up_to = math.exp(log_poisson(t, w)) * (1.0 + sum_down(t, w, t))
     return t * rho + mu * math.expm1(-rho) + math.log1p(-up_to)
 
 
@@ -198,21 +177,25 @@ def draw_count_at(u, stream, x, mu, rho, z, w):
 
 
 @inlined
-def few_count_at(u, x, mean):
+def few_count_at(u, x, mean, square):
     """What ``draw_count_at`` makes of u, as a float, in arithmetic that a loop does for many cells at once.
 
-    The mean is z for x > 0, else w. -1 where it is not so easily seen.
+    The mean is z for x > 0, else w, and ``square`` is alpha**2, or NaN if it is not known. At most FEW_TOKENS;
+    -1 where it is not so easily seen.
     """
     y = few_at(u, mean)
     stands = (y <= x) & (mean < x + 1.0) & (x >= _STEEP * mean)
-    return y if (x <= 0.0) | stands else -1.0
+    w = mean * square
+    known = (x > 0.0) & (x < FEW_TOKENS) & is_steep(x, mean, w)
+    near = near_kink(u, x, mean, w)
+    return near if known else y if (x <= 0.0) | stands else -1.0
 
 
 @compiled
-def few_counts_at(uniforms, releases, means):
+def few_counts_at(uniforms, releases, means, square):
     """``few_count_at`` for many cells, in the place of their means."""
     for i in range(len(means)):
-        means[i] = few_count_at(uniforms[i], releases[i], means[i])
+        means[i] = few_count_at(uniforms[i], releases[i], means[i], square)
 
 
 @compiled
@@ -233,6 +216,8 @@ def _directly(stream, t, mu, rho, z, w):
 
 @compiled
 def _not_steep(stream, t, mu, rho, z, w):
+    if not mu < LARGEST_MEAN:  # nor is NaN: no hat would fit beyond it, and nothing be accepted
+        mu, z, w = LARGEST_MEAN, LARGEST_MEAN * math.exp(rho), LARGEST_MEAN * math.exp(-rho)
     mode = count_mode(t, z, w)
     if mode <= 12:
         return _count_by_sum(stream, t, z, w, mode)
@@ -253,20 +238,29 @@ def kink_hat(t, z, w):
 
 
 @inlined
+def near_kink(u, t, z, w):
+    """The count that u makes of the hat at t if it is one step away at most, where the hat is exact; else -1."""
+    up, down, above, below = kink_hat(t, z, w)
+    u *= 1.0 + above + below
+    # The line has t itself first, then what is above in the order of far and near, then what is below likewise.
+    step = 0.0 if u < 1.0 else 1.0 if u < 1.0 + above else -1.0
+    is_far = (u < 1.0 + above * up) if u < 1.0 + above else (u < 1.0 + above + below * down)
+    return -1.0 if (u >= 1.0) & is_far else t + step
+
+
+@inlined
 def _count_at_kink(u, stream, t, z, w):
     """Both sides fall at least like powers of ``up`` and ``down`` from t: those are the hat."""
     up, down, above, below = kink_hat(t, z, w)
     while True:
-        u *= 1.0 + above + below
-        if u < 1.0:
-            return t, stream
-        is_above = u < 1.0 + above
+        near = near_kink(u, t, z, w)
+        if near >= 0.0:
+            return np.int64(near), stream
+        is_above = u * (1.0 + above + below) < 1.0 + above
         ratio = up if is_above else down
-        v, stream = uniform(stream)
-        if v >= ratio:  # one step: here the hat is exact
-            return t + 1 if is_above else t - 1, stream
         # P(t+m)/P(t) = up**m * (t+1)/(t+1) * ... * (t+1)/(t+m), P(t-m)/P(t) = down**m * t/t * ... * (t-m+1)/t.
-        n_further = np.int64(math.log(v) / math.log(ratio))
+        v, stream = uniform(stream)
+        n_further = 1 + np.int64(math.log(v) / math.log(ratio))
         v, stream = uniform(stream)
         chance = 1.0
         for j in range(1, n_further + 1):
@@ -321,8 +315,6 @@ def count_log_ratio(y, mode, t, log_mu, rho):
 
 @compiled
 def _count_by_rejection(stream, t, mu, rho, mode):
-    if not mu < math.inf:  # of which nothing would ever be accepted
-        return np.int64(t), stream
     log_mu = math.log(mu)
     log_z = log_mu + rho
     log_w = log_mu - rho

@@ -1,0 +1,176 @@
+"""Which rows are one to the ledger, however they are spelt: it rather adds too much than too little."""
+
+import datetime as dt
+import decimal as dec
+import itertools
+import pathlib
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import countveil as cv
+from counts.spellings import BERLIN, NARROW, SPELLINGS
+from countveil.counts.inputs import spellings as rules
+from countveil.counts.inputs.labels import LabelIndex
+from countveil.counts.ledger import accounts
+from goodness_of_fit import SEED
+
+
+def spent(tmp_path, *rows):
+    ledger = tmp_path / "ledger"
+    for one in rows:
+        cv.privatize([[1]], epsilon=1, rows=[one], columns=["tea"], ledger=ledger, dataset="letters")
+    return cv.Ledger(ledger).accounts()[0].spent
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(
+            (found[0], declared[0])
+            for found, declared in SPELLINGS.values()
+            if not isinstance(found[0], bytes)
+        ),
+        (float(NARROW[0]), "0.1"),
+        (float(np.float16(0.1)), "0.1"),
+        ("2025-01-01 12:00:00+01:00", "2025-01-01T11:00Z"),
+        ("2025-01-01 12:00:00.25+01:00", "2025-01-01 11:00:00.250000"),
+        ("2025-01-01T12:00:00.123456789+01:00", "2025-01-01 11:00:00.123456789 UTC"),
+        ("2025-01-01 00:30:00+01", "2024-12-31 23:30:00+00"),
+        ("1880-05-01 12:53:28+00:53:28", "1880-05-01 12:00"),
+        ("\u0141ukasz", "Lukasz"),
+        ("S\u00f8ren", "soren"),
+        ("Ann B.", "annb."),
+        ('"ann"', "ann"),
+        ("TRUE", 1),
+        (("ann", True), ("ann", 1)),
+        (pd.Interval(0, 10), "(0.0, 10.0]"),
+        (pd.Interval(0.0, 10.0, closed="left"), "[0, 10)"),
+    ],
+)
+def test_the_ledger_adds_what_is_one_row(one, other, tmp_path):
+    assert spent(tmp_path, one, other) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ann", "bo"),
+        (0.1, 0.2),
+        (16777216, 16777217),
+        ((3, 7), (7, 3)),
+        ("2025-01-01 12:00:00.25", "2025-01-01 12:00:00.26"),
+        ("2025-01-01 12:00:00+01", "2025-01-01 12:00:00+02"),
+    ],
+)
+def test_the_ledger_tells_rows_apart(one, other, tmp_path):
+    assert spent(tmp_path, one, other) == 1
+
+
+def test_entries_of_earlier_versions_still_add(tmp_path, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(accounts, "coarse_keys", lambda labels: {rules.coarse_key(label) for label in labels})
+        spent(tmp_path, "True")
+    assert spent(tmp_path, True) == 2
+
+
+def test_rows_that_are_one_are_not_stacked(tmp_path):
+    for one, other in ((True, 1), (float(NARROW[0]), "0.1"), (("ann", True), ("ann", 1))):
+        parts = [cv.privatize([[1]], epsilon=1, rows=[row], columns=["tea"]) for row in (one, other)]
+        with pytest.raises(ValueError, match="parts: expected rows of their own in every release"):
+            cv.stack_rows(*parts)
+        parts[0].save(tmp_path / "release.parquet", overwrite=True)
+        with pytest.raises(ValueError, match="parts: expected every respondent once"):
+            cv.append_release(tmp_path / "release.parquet", parts[1])
+
+
+@pytest.mark.parametrize("first", [4096, 16_000, 60_000, 123_456_700, 5_000_000_000])
+def test_a_number_kept_as_a_float_is_no_other_number(first, tmp_path):
+    """Not even one that is the same in 16 or 32 bits: it would be in two rows, and the ledger would not know."""
+    ids = list(range(first, first + 200))
+    lines = pd.DataFrame({"id": [*map(float, ids), np.nan], "n": [*range(1, 201), 5]})
+    halves = np.random.default_rng(SEED).permutation(ids).reshape(2, -1).tolist()
+    for rows in halves:
+        release = cv.privatize(lines, epsilon=60, long=("id", "n"), labels=(rows,))
+        assert release.to_dense().tolist() == [one - first + 1 for one in rows]
+
+
+def test_labels_that_find_one_row_are_one_row_to_the_ledger():
+    """Whatever a label is found under, two names of it must add."""
+    rng = np.random.default_rng(SEED)
+    floats = [*rng.normal(size=50), *rng.integers(0, 2**40, 50), *np.float32(rng.normal(size=50)).tolist()]
+    floats += [*map(float, range(4096, 4200)), *range(4096, 4200)]
+    sixteen = [float(np.float16(one)) for one in rng.normal(size=50)]
+    moments = [
+        dt.datetime(2025, 1, 1) + dt.timedelta(milliseconds=int(n)) for n in rng.integers(0, 10**9, 20)
+    ]
+    known = [
+        *(one for pair in SPELLINGS.values() for half in pair for one in half if not isinstance(one, bytes)),
+        *floats,
+        *sixteen,
+    ]
+    known += [
+        *moments,
+        *(one.replace(tzinfo=dt.UTC) for one in moments),
+        dt.datetime(2025, 1, 1, tzinfo=BERLIN),
+    ]
+    known += [
+        *pd.to_timedelta([1, 86_400_000, 500], unit="ms"),
+        ("ann", 100_000),
+        ("ann", "100000"),
+        10**5,
+        True,
+    ]
+    ends = [dt.datetime.max.replace(microsecond=0), dt.datetime.min]
+    zones = [dt.timezone(dt.timedelta(hours=hours)) for hours in (-5, 5)]
+    known += [one.replace(tzinfo=zone) for one in ends for zone in zones]
+    known += [(np.timedelta64(26, "h"), "a"), (np.timedelta64(3_600_000_000_000, "ns"), "a")]
+    known += [(pd.Timedelta(hours=26), "a"), (pd.Timedelta(hours=1), "a"), (3_600_000_000_000, "a")]
+    known += [10**n for n in (300, 399, 400, 401, 500)] + [f"1e{n}" for n in (399, 400, 401)]
+    known += [f"{10**n}.0" for n in (399, 400)] + [dec.Decimal("1e399"), dec.Decimal("1e500")]
+    known += [kind(0, 1) for kind in (pd.Interval, lambda *ends: pd.Interval(*map(float, ends)))]
+    known += [text for one in [*known] for text in rules.spellings(one)]
+    indexes = [(one, LabelIndex([one], "row")) for one in known]
+    found_by = {}
+    for one, index in indexes:
+        for text in index._place:
+            found_by.setdefault(text, []).append((one, rules.coarse_keys(index.labels)))
+    for text, those in found_by.items():
+        for (one, keys), (other, others) in itertools.combinations(those, 2):
+            assert keys & others, (text, one, other)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_of_every_width_are_found(kind, tmp_path):
+    """17/1024 is 0.016601562 to 32 bits and 0.0166015625 to 64."""
+    doses = np.concatenate([np.arange(1, 400), [0.1, 1e-05]]).astype(kind) / kind(1024)
+    doses = np.unique(doses)
+    table = pd.DataFrame({"dose": doses, "word": "tea", "n": 1000})
+    table.to_csv(tmp_path / "counts.csv", index=False)
+    forms = [table, pa.Table.from_pandas(table), tmp_path / "counts.csv"]
+    if kind != np.float16:  # which polars does not have
+        forms.append(pl.from_pandas(table))
+    for form in forms:
+        # Of 64 bits they are written otherwise in a file.
+        longer = [] if isinstance(form, pathlib.Path) else [doses.tolist()]
+        for declared in (doses, list(doses), [str(one) for one in doses], *longer):
+            found = cv.privatize(
+                form, epsilon=900, long=("dose", "word", "n"), rows=declared, columns=["tea"]
+            )
+            assert (found.to_dense() == 1000).all(), type(form)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_float_is_one_row_in_the_writing_of_every_width(kind):
+    """What 16 bits hold exactly 32 hold too, and write otherwise: 0.0003 and 0.00029993057."""
+    labels = [float(kind(m / 2**k)) for k in range(8, 25, 2) for m in (1, 3, 5, 629)] + [float(kind(0.0003))]
+    for label in labels:
+        own = rules.coarse_keys([rules.spellings(label)[0]])
+        for text in (
+            *rules.spellings(label),
+            str(np.float16(label)) if np.float16(label) == label else str(label),
+        ):
+            assert own & rules.coarse_keys([text]), text

@@ -5,7 +5,8 @@
 
 Each version runs in a process of its own with the benchmarks of its own checkout, in turns. This one's chains are
 burned in; before every turn both load the state they came to. The cost is CPU time, summed over threads: what else
-runs on the machine lengthens it less than the time by the clock. Median over turns of this version / the other.
+runs on the machine lengthens it less than the time by the clock (``--clock``). Where a process gets its memory makes it faster or slower by a tenth for as long as it lives, so that several pairs of
+processes are asked. Median over pairs of the median over turns of this version / the other.
 """
 
 from __future__ import annotations
@@ -111,8 +112,9 @@ def _load(chain: Any, arrays: dict[str, np.ndarray]) -> None:
         chain.state = chain.state._replace(**arrays)
 
 
-def serve(name: str, documents: str | None, edges: str | None) -> None:
+def serve(name: str, documents: str | None, edges: str | None, by_clock: bool) -> None:
     """Answer lines on standard input, one each: ``burn SWEEPS FILE``, ``turn FILE``."""
+    clock = time.perf_counter if by_clock else time.process_time
     make, threads, sweeps = cases(documents, edges)[name]
     chain = make()
     print("ready", flush=True)
@@ -129,9 +131,9 @@ def serve(name: str, documents: str | None, edges: str | None) -> None:
             with np.load(rest[0].strip()) as arrays:
                 _load(chain, {key: arrays[key] for key in arrays})
             chain.advance(1, workers)  # what is laid out at the first sweep
-            began = time.process_time()
+            began = clock()
             chain.advance(sweeps, workers)
-            print((time.process_time() - began) / sweeps, flush=True)
+            print((clock() - began) / sweeps, flush=True)
 
 
 class Server:
@@ -174,34 +176,43 @@ def main() -> None:
     parser.add_argument("other", help="a checkout of the other version")
     parser.add_argument("--documents", help="a scipy.sparse .npz of documents x words; synthetic by default")
     parser.add_argument("--edges", help="a .csv.gz of time, sender, recipient; synthetic by default")
-    parser.add_argument("--turns", type=int, default=13)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of processes, each with turns of its own")
     parser.add_argument("--burn-in", type=int, default=80)
     parser.add_argument("--only", help="cases with this in their name")
+    parser.add_argument("--clock", action="store_true", help="time by the clock: on a machine with nothing else to do")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
-        serve(given.other, given.documents, given.edges)
+        serve(given.other, given.documents, given.edges, given.clock)
         return
     more = [
         f"--{key}={Path(path).resolve()}" for key in ("documents", "edges") if (path := getattr(given, key))
     ]
-    print("| CPU milliseconds per sweep | other | this | this / other |\n|---|---|---|---|", flush=True)
+    if given.clock:
+        more.append("--clock")
+    print(f"| {'' if given.clock else 'CPU '}milliseconds per sweep | other | this | this / other | of pairs |\n|---|---|---|---|---|", flush=True)
     for name in cases(given.documents, given.edges):
         if given.only and given.only not in name:
             continue
+        pairs = []
         with tempfile.TemporaryDirectory() as folder:
             state = Path(folder) / "state.npz"
-            this, other = (
-                Server(where, [name, *more]) for where in (HERE.parent, Path(given.other).resolve())
-            )
-            this.ask(f"burn {given.burn_in} {state}")
-            took = np.array(
-                [[float(one.ask(f"turn {state}")) for one in (other, this)] for _ in range(given.turns)]
-            )
-            this.end(), other.end()
-        before, after = 1e3 * np.median(took, axis=0)
-        ratio = np.median(took[:, 1] / took[:, 0])
-        print(f"| {name} | {before:.3g} | {after:.3g} | {ratio:.2f} |", flush=True)
+            for pair in range(given.pairs):
+                this, other = (
+                    Server(where, [name, *more]) for where in (HERE.parent, Path(given.other).resolve())
+                )
+                if pair == 0:
+                    this.ask(f"burn {given.burn_in} {state}")
+                pairs.append(
+                    [[float(one.ask(f"turn {state}")) for one in (other, this)] for _ in range(given.turns)]
+                )
+                this.end(), other.end()
+        took = np.array(pairs)
+        before, after = 1e3 * np.median(took, axis=(0, 1))
+        ratios = np.median(took[..., 1] / took[..., 0], axis=1)
+        spread = f"{ratios.min():.2f} to {ratios.max():.2f}"
+        print(f"| {name} | {before:.3g} | {after:.3g} | {np.median(ratios):.2f} | {spread} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 
 Each version runs in a process of its own with the benchmarks of its own checkout, in turns. This one's chains are
 burned in; before every turn both load the state they came to. The cost is CPU time, summed over threads: what else
-runs on the machine lengthens it less than the time by the clock (``--clock``). Where a process gets its memory makes it faster or slower by a tenth for as long as it lives, so that several pairs of
-processes are asked. Median over pairs of the median over turns of this version / the other.
+runs on the machine lengthens it less than the time by the clock (``--clock``). Where a process gets its memory makes
+it faster or slower by a tenth for as long as it lives, so that several pairs of processes are asked. Median over
+pairs of the median over turns of this version / the other.
 """
 
 from __future__ import annotations
@@ -180,7 +181,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="pairs of processes, each with turns of its own")
     parser.add_argument("--burn-in", type=int, default=80)
     parser.add_argument("--only", help="cases with this in their name")
-    parser.add_argument("--clock", action="store_true", help="time by the clock: on a machine with nothing else to do")
+    parser.add_argument(
+        "--clock", action="store_true", help="time by the clock: on a machine with nothing else to do"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
@@ -191,7 +194,9 @@ def main() -> None:
     ]
     if given.clock:
         more.append("--clock")
-    print(f"| {'' if given.clock else 'CPU '}milliseconds per sweep | other | this | this / other | of pairs |\n|---|---|---|---|---|", flush=True)
+    kind = "" if given.clock else "CPU "
+    print(f"| {kind}milliseconds per sweep | other | this | this / other | of pairs |")
+    print("|---|---|---|---|---|", flush=True)
     for name in cases(given.documents, given.edges):
         if given.only and given.only not in name:
             continue

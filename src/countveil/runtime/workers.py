@@ -92,13 +92,11 @@ class Workers:
         if self._pool is None or n_rows <= small:
             function(0, 0, n_rows)
             return
-        # More blocks than threads, so that a thread with heavy rows does not keep the others waiting.
-        size = max(1, -(-n_rows // (16 * self.threads)))
-        blocks = _Shared(range(0, n_rows, size))
+        blocks = _Blocks(n_rows, self.threads)
 
         def work(worker: int) -> None:
-            for start in blocks:
-                function(worker, start, min(start + size, n_rows))
+            for start, stop in blocks:
+                function(worker, start, stop)
 
         others = [self._pool.submit(work, worker) for worker in range(1, self.threads)]
         try:
@@ -109,15 +107,24 @@ class Workers:
                 other.result()
 
 
-class _Shared:
-    """An iterator that several threads may draw from."""
+class _Blocks:
+    """Blocks that cover ``range(n_rows)``, from which several threads may draw.
 
-    def __init__(self, values: range) -> None:
-        self._values, self._lock = iter(values), threading.Lock()
+    Each is a part of the rows that are left, so that blocks shrink towards the end: a thread with heavy rows does
+    not keep the others waiting for long, and there are no more calls than that takes.
+    """
 
-    def __iter__(self) -> Iterator[int]:
+    def __init__(self, n_rows: int, threads: int) -> None:
+        self._n_rows, self._start, self._lock = n_rows, 0, threading.Lock()
+        self._parts, self._smallest = 4 * threads, max(1, n_rows // (64 * threads))
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
         return self
 
-    def __next__(self) -> int:
+    def __next__(self) -> tuple[int, int]:
         with self._lock:
-            return next(self._values)
+            start, left = self._start, self._n_rows - self._start
+            if left == 0:
+                raise StopIteration
+            self._start += min(left, max(self._smallest, left // self._parts))
+            return start, self._start

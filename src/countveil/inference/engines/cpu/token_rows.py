@@ -63,8 +63,7 @@ def draw_rows(key, start, stop, factors, tables, data, options, integrate, sums)
     theta, phi = factors
     row_topic, column_topic = sums
     proposed_tables, visited_tables = tables
-    row_starts, columns, values = data.row_starts, data.columns, data.values
-    row_rho, cell_rho = data.row_rho, data.cell_rho
+    row_starts, row_rho, cell_rho = data.row_starts, data.row_rho, data.cell_rho
     plan, code_rows, lowest_rho, highest_rho, tokens_per_visit = options
     width, n_components = phi.shape
     scratch = np.empty(scratch_size(n_components))
@@ -80,10 +79,10 @@ def draw_rows(key, start, stop, factors, tables, data, options, integrate, sums)
     # Not a literal 0, for which numba would first compile all that it is handed to.
     kept_rows, kept_columns, n_kept = np.empty(room, np.int32), np.empty(room, np.int32), np.int64(0)
     for d in range(start, stop):
-        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + d)
         if math.isinf(row_rho[d]):
-            _share_out(stream, d, theta, phi, row_starts, columns, values, scratch, row_topic, column_topic)
+            share_out_rows(key, d, d + 1, factors, data, sums)
             continue
+        stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + d)
         codes = row_codes if listed else code_rows[d]
         if listed:
             open_codes(d, data, codes)
@@ -157,39 +156,28 @@ def _with_room(kept, n_kept, n_more):
 
 
 @compiled
-def _share_out(stream, d, theta, phi, row_starts, columns, values, scratch, row_topic, column_topic):
-    """A plain row: its counts are known."""
-    for i in range(row_starts[d], row_starts[d + 1]):
-        if values[i] <= FEW_TOKENS:
-            stream = allocate_few(
-                stream, d, columns[i], values[i], theta, phi, scratch, row_topic, column_topic
-            )
-    for i in range(row_starts[d], row_starts[d + 1]):
-        if values[i] > FEW_TOKENS:
-            stream = allocate_many(
-                stream, d, columns[i], np.int64(values[i]), theta, phi, scratch, row_topic, column_topic
-            )
-
-
-@compiled
 def share_out_rows(key, start, stop, factors, data, sums):
-    """Plain rows alone."""
+    """Plain rows, whose counts are known.
+
+    The loop over rows is in here: a call for each would count every array that it is handed, in memory that all
+    threads share, and two threads would wait for that a tenth of a sweep.
+    """
     theta, phi = factors
+    row_topic, column_topic = sums
+    row_starts, columns, values = data.row_starts, data.columns, data.values
     scratch = np.empty(scratch_size(theta.shape[1]))
     for d in range(start, stop):
         stream = open_stream(key.seed, key.chain, key.sweep, steps.COUNTS, key.first_row + d)
-        _share_out(
-            stream,
-            d,
-            theta,
-            phi,
-            data.row_starts,
-            data.columns,
-            data.values,
-            scratch,
-            sums.rows,
-            sums.columns,
-        )
+        for i in range(row_starts[d], row_starts[d + 1]):
+            if values[i] <= FEW_TOKENS:
+                stream = allocate_few(
+                    stream, d, columns[i], values[i], theta, phi, scratch, row_topic, column_topic
+                )
+        for i in range(row_starts[d], row_starts[d + 1]):
+            if values[i] > FEW_TOKENS:
+                stream = allocate_many(
+                    stream, d, columns[i], np.int64(values[i]), theta, phi, scratch, row_topic, column_topic
+                )
 
 
 @compiled

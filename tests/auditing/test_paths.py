@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from auditing import zoo
+from countveil.auditing import paths
 from countveil.auditing.paths import check_paths
 from countveil.counts.guarantees import RowGuarantees
 from countveil.counts.inputs.graphs import GraphCounts
@@ -172,6 +173,59 @@ def test_counts_that_are_raw_where_negative_values_are_dropped_are_caught(spared
     monkeypatch.setattr(PRIVATIZE, "_noisy", seen)
     monkeypatch.setattr(PRIVATIZE, "clamp", clamped)
     assert failed() >= FORMS - GRAPHS - {"a file"}
+
+
+def by_parity(noise, counts):
+    return np.where((counts >= 10) & (counts < 1000), np.abs(noise) * np.where(counts % 2 == 1, 1, -1), noise)
+
+
+def by_parity_beside(noise, counts):
+    return by_parity(noise, np.roll(counts, 1, axis=1))
+
+
+def weak_on_large_counts(noise, counts):
+    return np.where((counts > 1000) & (counts < 2**36), noise // 100, noise)
+
+
+@pytest.mark.parametrize("fault", [by_parity, by_parity_beside, weak_on_large_counts])
+def test_noise_that_follows_counts_where_negative_values_are_dropped_is_caught(fault, monkeypatch):
+    original = PRIVATIZE._noisy
+    dropped = []
+
+    def noisy(given, promise):
+        for block in original(given, promise):
+            if dropped[-1]:
+                true = given.counts.rows(block.start, block.start + len(block.values)).astype(np.int64)
+                true = true.reshape(block.values.shape)
+                block.values[:] = true + fault(block.values - true, true)
+            yield block
+
+    def told(*given, **options):
+        dropped.append(not options["keep_negative"])
+        return released(*given, **options)
+
+    released, to_file = paths.privatize, paths.privatize_to_file
+    monkeypatch.setattr(PRIVATIZE, "_noisy", noisy)
+    monkeypatch.setattr(paths, "privatize", told)
+    monkeypatch.setattr(
+        paths,
+        "privatize_to_file",
+        lambda *given, **options: dropped.append(not options["keep_negative"]) or to_file(*given, **options),
+    )
+    assert failed() == FORMS
+
+
+@pytest.mark.parametrize("level", ["person", "rows"])
+def test_noise_that_tells_of_the_cell_beside_at_one_level_alone_is_caught(level, monkeypatch):
+    right = RowGuarantees.add_noise
+
+    def broken(self, counts, start):
+        noise = right(self, np.zeros_like(counts), start)
+        here = bool(self.rows) if level == "rows" else self.guarantee.unit == "person"
+        return counts + (by_parity_beside(noise, counts) if here else noise)
+
+    monkeypatch.setattr(RowGuarantees, "add_noise", broken)
+    assert failed(100_000) == (FORMS - GRAPHS if level == "rows" else FORMS)  # whose rows share one level
 
 
 def test_another_rate_for_a_person_is_caught(monkeypatch):

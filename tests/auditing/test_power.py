@@ -10,7 +10,7 @@ from countveil.auditing.calls import bits_found, check_calls
 from countveil.auditing.check import FALSE_ALARM, POWER, excess_pvalue, least_excess
 from countveil.auditing.law import OFF, fit_pvalue, smallest_error
 from countveil.auditing.paths import STRONG as PATHS_STRONG
-from countveil.auditing.paths import clamped_pvalues, one_clamped_in
+from countveil.auditing.paths import above_pvalue, noise_below, one_clamped_in
 from countveil.auditing.strong_noise import STRONG, copied_pvalue, one_in, raw_pvalue
 from countveil.privacy import Guarantee
 from goodness_of_fit import SEED, fits, rejects
@@ -38,16 +38,27 @@ def test_the_share_of_raw_cells_that_is_named_is_found():
 def test_the_share_of_raw_zeros_that_is_named_is_found():
     """Of a release without negative values: half of the noisy ones are 0, too."""
     rng, tests = np.random.default_rng([SEED, 6]), 30
-    counts = np.zeros(SIZE, dtype=np.int64)
     alarms, half = [], []
     for found, share in ((alarms, 1.0), (half, 0.5)):
         for _ in range(200):
             noise = geometric(rng, PATHS_STRONG.rho, SIZE)
             noise[rng.random(SIZE) < share / one_clamped_in(SIZE, tests)] = 0
-            pvalue = clamped_pvalues(np.maximum(noise, 0), counts)[0]
-            found.append(pvalue * tests <= FALSE_ALARM)
+            found.append(above_pvalue(np.maximum(noise, 0)) * tests <= FALSE_ALARM)
     found_with_power(alarms)
     assert rejects(stats.binomtest(int(np.sum(half)), len(half), POWER, alternative="less").pvalue)
+
+
+@pytest.mark.parametrize("rho", [1e-9, 0.5, 3.0])
+def test_noise_in_place_of_what_was_clamped_has_the_whole_law(rho):
+    """Whatever the counts are; noise that is clamped otherwise than to 0 has not."""
+    rng = np.random.default_rng([SEED, 8])
+    counts = rng.poisson(2 / rho, 200_000) * rng.integers(2, size=200_000)
+    noise = geometric(rng, rho, counts.shape)
+    for missed, is_right in ((0, True), (0.05, False)):
+        kept = (counts + noise > 0) & (rng.random(counts.shape) >= missed)
+        completed = np.where(kept, noise, noise_below(counts, rho, rng))
+        for part in (completed[counts == 0], completed[counts > 0]):
+            assert (fits if is_right else rejects)(fit_pvalue(part, rho))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -141,7 +141,7 @@ def test_noise_that_is_wrong_for_other_types_is_found(fault):
         noise = zoo.geometric(rng, guarantee.rho * rate, counts.shape)
         whole = counts.astype(np.int64)
         if fault == "sign":
-            noise = np.where((whole >= 10) & (whole < 100), np.where(whole % 2, 1, -1) * abs(noise), noise)
+            noise = np.where((whole >= 10) & (whole < 1000), np.where(whole % 2, 1, -1) * abs(noise), noise)
         return whole + noise
 
     rng_of_all = np.random.default_rng([SEED, 8])

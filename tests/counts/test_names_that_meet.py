@@ -225,49 +225,6 @@ def test_times_that_python_does_not_have_are_not_told_of(zone, unit):
             assert released.to_dense().tolist() == [[40]]
 
 
-#: A column of labels, those of them that are declared, and what may stand in a line that nobody declared.
-COLUMNS = {
-    "intervals": (pd.cut(pd.Series([5, 15, 25]), [0, 10, 20, 30]), [99]),
-    "days": (pd.Series(pd.to_datetime(["2025-01-01", "2025-01-02", "2025-01-03"])), [None, "x"]),
-    "zoned hours": (pd.Series(pd.date_range("2025-01-01", periods=3, freq="h", tz=BERLIN)), [None, "x"]),
-    "whole numbers": (pd.Series([1, 2, 3]), [None, "x", 0.5]),
-    "large numbers": (pd.Series([10**14, 10**14 + 1, 7]), [None, "x"]),
-    "short floats": (pd.Series(np.array([0.1, 0.55, 17 / 1024], np.float32)), [None, "x"]),
-    "floats": (pd.Series([0.1, 0.55, 1e-05]), [None, "x", 3]),
-    "truths": (pd.Series([True, False, True]), [None, "x"]),
-    "texts": (pd.Series(["a", "007", "b"]), [None, 7]),
-    "durations": (pd.Series(pd.to_timedelta(["1h", "2h", "1D"])), [None, "x"]),
-    "categories": (pd.Series([1, 2, 3]).astype("category"), [None]),
-    "months": (pd.Series(pd.period_range("2025-01", periods=3, freq="M")), [None, "x"]),
-}
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("as_text", [False, True])
-def test_a_line_that_nobody_declared_moves_no_other(name, as_text):
-    """A label of its own may make numbers, or other numbers, of all in its column."""
-    column, others = COLUMNS[name]
-    known = list(dict.fromkeys(column.tolist()))
-    rows = [str(one) for one in known] if as_text else known
-
-    def found(lines):
-        table = pd.DataFrame({"by": lines, "word": "tea", "n": 100})
-        return cv.privatize(
-            table, epsilon=900, long=("by", "word", "n"), rows=rows, columns=["tea"]
-        ).to_dense()
-
-    before = found(column)
-    assert (before > 0).all()
-    for other in others:
-        if name == "intervals":
-            more = pd.cut(pd.Series([5, 15, 25, other]), [0, 10, 20, 30])
-        elif name == "categories":
-            more = pd.Series([*column, other]).astype("category")
-        else:
-            more = pd.concat([column, pd.Series([other])], ignore_index=True)
-        assert np.array_equal(found(more), before), other
-
-
 @pytest.mark.parametrize("kind", ["uuid", "bool8"])
 def test_ids_of_arrow_are_found_beside_a_missing_one(kind, tmp_path):
     ids = [uuid.UUID(int=i) for i in (7, 8)] if kind == "uuid" else [True, False]

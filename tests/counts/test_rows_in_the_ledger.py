@@ -174,3 +174,14 @@ def test_a_float_is_one_row_in_the_writing_of_every_width(kind):
             str(np.float16(label)) if np.float16(label) == label else str(label),
         ):
             assert own & rules.coarse_keys([text]), text
+
+
+def test_every_number_of_16_bits_is_one_row_in_the_writing_of_32():
+    """Which libraries make of it before they write it."""
+    numbers = np.arange(2**15, dtype=np.uint16).view(np.float16)
+    numbers = numbers[np.isfinite(numbers)]
+    for short in numbers:
+        keys = rules.coarse_keys([rules.label_text(short)]) & rules.coarse_keys(
+            [rules.label_text(np.float32(short))]
+        )
+        assert keys, short

@@ -10,7 +10,7 @@ from scipy import sparse, stats
 
 import countveil as cv
 from countveil.distributions import release_given_rate
-from countveil.evaluation import held_out_log_score, log_likelihood, log_score
+from countveil.evaluation import held_out_log_score, log_likelihood, log_score, loo, pit
 from countveil.models.unknown_noise import UnknownNoise
 from countveil.posterior import states
 from goodness_of_fit import SEED
@@ -116,6 +116,24 @@ def test_a_robust_fit_has_the_likelihood_it_was_fitted_by():
     expected = brute_force(posterior, TRUTH, -np.log(0.3)).sum(axis=2)
     found = log_likelihood(posterior)["log_likelihood"]["counts"].to_numpy()
     np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-6)
+
+
+def test_cells_are_answered_in_the_order_asked():
+    """And as often: whoever asks puts the answer beside a list of cells."""
+    counts = np.random.default_rng(SEED).poisson([[1.0, 1.0, 30.0]] * 30)
+    posterior = cv.fit(cv.TopicModel(1), counts, sweeps=80, thin=2, seed=1, progress=False)
+    asked = [0, 4, 0, 0], [2, 1, 0, 2]
+
+    def of(*cells):
+        return log_likelihood(posterior, cells=cells)["log_likelihood"]["counts"].to_numpy()
+
+    alone = [np.concatenate([of([row], [column]) for row, column in zip(*asked, strict=True)], axis=-1)]
+    assert np.array_equal(of(*asked), alone[0])
+    each = [pit(posterior, cells=([row], [column]), seed=1)[0] for row, column in zip(*asked, strict=True)]
+    assert pit(posterior, cells=asked, seed=1).tolist() == pytest.approx(each, rel=1e-12)
+    with pytest.warns(UserWarning, match="Pareto k"):  # of so few draws
+        once = loo(posterior, cells=asked)
+    assert once.cells[["row", "column"]].to_numpy().tolist() == [[0, 0], [0, 2], [4, 1]]
 
 
 def test_hidden_cells_are_scored_by_the_release_or_by_the_truth():

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import shutil
+import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -20,30 +22,30 @@ from countveil.runtime.machine import this_machine
 RELEASE = cv.simulate_release([[9, 0, 1], [0, 8, 7], [1, 1, 3]], epsilon=2, seed=1)
 
 
+SETTINGS = {"sweeps": 20, "burn_in": 10, "thin": 5, "chains": 2, "seed": 1, "threads": 1}
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
     """A run that was stopped before its first draw."""
     path = tmp_path_factory.mktemp("runs") / "run.zarr"
+    return stopped_at(3, cv.TopicModel(2), path, keep="columns", **SETTINGS)
+
+
+def stopped_at(sweep, model, path, release=RELEASE, **settings):
+    """A run that was stopped after so many sweeps."""
 
     def interrupted(sweeps, _):
-        for sweep in sweeps:
-            if sweep > 3:
+        for done in sweeps:
+            if done > sweep:
                 raise KeyboardInterrupt
-            yield sweep
+            yield done
 
-    settings = {
-        "sweeps": 20,
-        "burn_in": 10,
-        "thin": 5,
-        "chains": 2,
-        "seed": 1,
-        "threads": 1,
-        "keep": "columns",
-    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("countveil.chains_to_posterior.progress_bar", lambda *_: interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            cv.fit(cv.TopicModel(2), RELEASE, store=path, **settings)
+        with suppress(KeyboardInterrupt), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "interrupted")  # once there are draws
+            cv.fit(model, release, store=path, **settings)
     return path
 
 
@@ -77,7 +79,6 @@ def test_an_honest_run_goes_on(run):
         ("sample_stats/log_joint", {}, {1: 10**5}),
         ("sample_stats/log_joint", {0: 10**5}, {}),  # chains
         ("running/memberships", {0: 0}, {1: 10**5}),
-        ("posterior/phi", {}, {1: 1, 3: 1}),  # a file for every number
     ],
 )
 def test_arrays_without_draws_have_the_chunks_of_honest_ones(run, array, shape, chunk):
@@ -85,6 +86,17 @@ def test_arrays_without_draws_have_the_chunks_of_honest_ones(run, array, shape, 
     shutil.rmtree(run / array / "c", ignore_errors=True)
     changed(run, array, shape, chunk)
     with pytest.raises(ValueError, match=r"path: expected a .*run.*, got .*other"):
+        cv.resume(run, progress=False)
+
+
+def test_no_file_for_every_number(tmp_path):
+    wide = cv.simulate_release(np.ones((2, 200), np.int64), epsilon=2, seed=1)
+    run = stopped_at(3, cv.TopicModel(2), tmp_path / "run.zarr", wide, **SETTINGS)
+    shutil.rmtree(run / "posterior" / "phi" / "c", ignore_errors=True)
+    changed(run, "posterior/phi", {}, {1: 1, 3: 1})
+    with pytest.raises(
+        ValueError, match="path: expected a run of this problem, got one cut into other blocks"
+    ):
         cv.resume(run, progress=False)
 
 
@@ -216,3 +228,51 @@ def test_what_a_stranger_says_of_his_machine_is_shown_escaped():
     with pytest.warns(UserWarning, match=r"processor \\x1b\[31m9+ before") as caught:
         checkpoint.warn_of_another_machine(said)
     assert len(str(caught[0].message)) < 500
+
+
+@pytest.mark.parametrize("lost", ["scalars", "nothing"])
+def test_a_checkpoint_that_says_more_draws_than_there_are_is_refused(lost, tmp_path):
+    """Their numbers would be written, for 22 kB without end, in a run whose arrays are all of one draw."""
+    run = stopped_at(12, cv.TopicModel(2, rate=1.0), tmp_path / "run.zarr", keep="summaries", **SETTINGS)
+    before = checkpoint.read_checkpoint(run / "checkpoint" / "chains")
+    for name in json.loads(json.loads((run / "zarr.json").read_text())["attributes"]["scalars"]):
+        if lost == "scalars":
+            shutil.rmtree(run / "sample_stats" / name)
+    with RunFiles(run) as files:
+        for name in ("newest", "before"):
+            (files.place / name).unlink(missing_ok=True)
+        sums = [Carry(carry.chain, carry.sweep, before.sums(i), {}) for i, carry in enumerate(before.carries)]
+        checkpoint.write_checkpoint(files, before.sweep, 10**9, 1.0, before.carries, sums)
+    n_files = sum(1 for _ in run.rglob("*"))
+    with pytest.raises(ValueError, match=r"path: expected a .*run.*, got"):
+        cv.resume(run, progress=False)
+    assert sum(1 for _ in run.rglob("*")) <= n_files + 2
+
+
+def lose(run, lost):
+    place = run / "checkpoint"
+    if lost == "the folder":
+        shutil.rmtree(place)
+    else:
+        for file in (place / "chains").glob("[nb]e*"):  # the newest, and the one before
+            file.unlink()
+
+
+@pytest.mark.parametrize("lost", ["the folder", "its files"])
+def test_draws_are_not_overwritten_where_the_checkpoint_was_lost(lost, tmp_path):
+    """Of a complete run, which anyone may shorten so, or copy: its chains would begin again, over them."""
+    complete = tmp_path / "complete.zarr"
+    cv.fit(cv.TopicModel(2), RELEASE, store=complete, progress=False, **SETTINGS)
+    lose(complete, lost)
+    with pytest.raises(cv.PosteriorFileError, match="one whose checkpoint was lost"):
+        cv.extend(complete, sweeps=30, progress=False)
+    assert cv.load_posterior(complete).n_draws == 4
+
+
+def test_draws_of_a_stopped_run_are_not_overwritten_either(tmp_path):
+    stopped = stopped_at(16, cv.TopicModel(2), tmp_path / "stopped.zarr", **SETTINGS)
+    lose(stopped, "the folder")
+    with pytest.raises(cv.PosteriorFileError, match="one whose checkpoint was lost"):
+        cv.resume(stopped, progress=False)
+    with pytest.warns(UserWarning, match="has 1 of 2 draws per chain"):
+        assert cv.load_posterior(stopped).n_draws == 2

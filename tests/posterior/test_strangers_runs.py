@@ -1,11 +1,13 @@
 """Run folders from strangers: none executes code, reads outside, or takes far more memory than room on disk."""
 
+import itertools
 import json
 import os
 import pickle
 import shutil
 import subprocess
 import sys
+import time
 
 import numcodecs
 import numpy as np
@@ -18,7 +20,7 @@ import countveil as cv
 from countveil.evaluation import log_likelihood
 from countveil.posterior.describe import describe_run
 from countveil.posterior.runs import reader
-from countveil.posterior.runs.schema import OPENING, checksum
+from countveil.posterior.runs.schema import OPENING, checksum, describe_model
 
 QUIETLY = {"progress": False, "seed": 1}
 
@@ -474,3 +476,51 @@ def test_no_other_order_of_bytes(run):
     codecs[0]["configuration"] = {"endian": "big"}
     changed(place, codecs=codecs)
     refused(run, "got numbers in another order of bytes, 'posterior")
+
+
+def test_scalars_of_other_axes_are_refused(run, tmp_path):
+    """A table of all scalars has a line for every combination of their axes: 20 million for 21 kB."""
+    tree = cv.load_posterior(run).tree
+    zeros = {name: (f"of_{name}", np.zeros(1000, np.float32)) for name in "xy"}
+    tree["sample_stats"].dataset = tree["sample_stats"].to_dataset().assign(zeros)
+    posterior = cv.load_posterior(run)
+    posterior.tree["sample_stats"].dataset = tree["sample_stats"].to_dataset()
+    posterior.save(tmp_path / "other.zarr")
+    refused(tmp_path / "other.zarr", "damaged")
+
+
+def test_a_model_of_which_one_rate_takes_hours_is_refused(tmp_path):
+    """Factors of a few thousand numbers whose indices make rings: no order of summing leaves small steps."""
+    letters, seconds = "abcdefg", time.monotonic()
+    pairs = ["".join(pair) for pair in itertools.combinations(letters, 2)]
+    spec, path = ",".join(["ia", "ja", *pairs]) + "->ij", tmp_path / "run.zarr"
+    release = cv.simulate_release([[9, 0], [0, 8]], epsilon=2, seed=1)
+    small = cv.Factorization(spec, **dict.fromkeys(letters, 2))
+    posterior = cv.fit(small, release, sweeps=4, thin=1, **QUIETLY)
+    posterior.save(path)
+    assert np.isfinite(cv.load_posterior(path).rates(rows=[0], columns=[0]).mean())
+    large = cv.Factorization(spec, **dict.fromkeys(letters, 30))
+    tree = posterior.tree
+    draws = tree["posterior"].to_dataset()
+    longer = {
+        name: (
+            array.dims,
+            np.full([30 if dim in letters else n for dim, n in array.sizes.items()], 0.01, "f4"),
+        )
+        for name, array in draws.data_vars.items()
+    }
+    coordinates = {name: np.arange(30) if name in letters else given for name, given in draws.coords.items()}
+    tree["posterior"].dataset = xr.Dataset(longer, coordinates, draws.attrs)
+    tree.attrs["model"] = json.dumps(describe_model(large))
+    shutil.rmtree(path)
+    posterior.save(path)
+    refused(path, "damaged")
+    assert time.monotonic() - seconds < 30
+
+
+def test_draws_of_narrow_numbers_count_as_they_are_computed_with(run):
+    """One byte each on disk, eight in every answer."""
+    room = 2**24 + 1000 * sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+    changed(run / "posterior" / "theta" / "zarr.json", data_type="int8", fill_value=0, attributes={})
+    one_array(run, [2, 4, 2, room // 128], [1, 4, 2, room // 128])  # half of the room, by the bytes on disk
+    refused(run, "arrays far larger than the folder")

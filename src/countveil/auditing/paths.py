@@ -3,7 +3,8 @@
 Each form is released with one guarantee for all, that of a document and that of a person, so strong that a cell
 without noise shows, and one with the noise of another cell or of another release; without negative values; and with
 a guarantee for every row (graphs, whose rows must share one, with each of them). Every level must have its own law,
-whatever kind of count it is added to, and just the cells that should be are released. At the usual size matrices
+whatever kind of count it is added to, or stands beside where noise is strong, and just the cells that should be are
+released. At the usual size matrices
 are so large that they are worked on in several blocks of rows.
 """
 
@@ -28,8 +29,6 @@ from countveil.privacy import Guarantee
 # Not stronger: the sum of a release's values must stay exact in a file.
 STRONG = Guarantee(1, precision=10**9)
 OF_PERSON = Guarantee(1, precision=10**9, unit="person")  # the same noise
-# Counts that are next to nothing beside that noise, and those that it does not reach.
-_SMALL, _LARGE = 1000, 2**37
 # Rows and columns without a count, beside cells without one.
 _EMPTY = 0.05
 Promise = Guarantee | list[Guarantee]
@@ -64,25 +63,27 @@ def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
 def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises: list[Promise]) -> Check:
     found: list[float] = []
     strong: list[np.ndarray] = []
-    half = any_half(np.random.default_rng())
-    for promise in promises:
-        released = np.ma.asarray(path(counts, promise, True).to_dense()).reshape(counts.shape)
-        if not np.array_equal(~np.ma.getmaskarray(released), kept):
+    rng = np.random.default_rng()
+    half = any_half(rng)
+    ways = [*((promise, True) for promise in promises), (STRONG, False)]
+    for promise, negative in ways:
+        released = np.ma.asarray(path(counts, promise, negative).to_dense()).reshape(counts.shape)
+        if negative and not np.array_equal(~np.ma.getmaskarray(released), kept):
             return Check(f"through {name}", False, "other cells are released than should be")
-        noise = released.data - counts
+        noise, seen = released.data - counts, kept
+        if not negative:
+            seen = kept & (released.data > 0)
+            noise = np.where(seen, noise, noise_below(counts, STRONG.rho, rng))
+            found.append(above_pvalue(released.data[kept & (counts == 0)]))
         each = promise if isinstance(promise, list) else [promise] * len(counts)
         for level in dict.fromkeys(each):
-            rows = [one == level for one in each]
-            part, under = noise[rows][kept[rows]], counts[rows][kept[rows]]
-            found.append(fit_pvalue(part, level.rho))
-            found += [fit_pvalue(part[kind], level.rho) for kind in kinds(under, half)]
+            of_level = np.array([one == level for one in each])[:, None]
+            here = kept & of_level
+            found.append(fit_pvalue(noise[here], level.rho))
+            found += [fit_pvalue(noise[here & kind], level.rho) for kind in kinds(counts, half)]
             if level.rate == STRONG.rate:
-                strong.append(part)
-        if promise == STRONG:
-            found += beside_pvalues(noise, kept, counts, half)
-    clamped = np.ma.asarray(path(counts, STRONG, False).to_dense()).reshape(counts.shape).data
-    found += clamped_pvalues(clamped[kept], counts[kept])
-    strong.append((clamped - counts)[kept & (clamped > 0)])
+                found += beside_pvalues(noise, here, counts, half)
+                strong.append(noise[seen & of_level])
     of_all = np.concatenate(strong)
     found += [raw_pvalue(of_all, STRONG.rho), copied_pvalue(of_all, STRONG.rho)]
     # All ways are looked at together, and one alone may leave cells without noise.
@@ -111,30 +112,29 @@ def beside_pvalues(noise: np.ndarray, kept: np.ndarray, counts: np.ndarray, half
     ]
 
 
+def noise_below(counts: np.ndarray, rho: float, rng: np.random.Generator) -> np.ndarray:
+    """Noise that may have taken these counts to 0 or below, so that a release without negative values has 0 there.
+
+    ``P(-tau = y + k | tau <= -y)`` is ``(1 - alpha) * alpha**k``, whatever y is. In place of what was clamped it
+    makes the noise of such a release one with the whole law again, of which the same is asked as of every other.
+    """
+    return 1 - counts - rng.geometric(-np.expm1(-rho), counts.shape)
+
+
+def above_pvalue(released: np.ndarray) -> float:
+    """Whether half of the cells without a count come out above 0: at so small a rho no noise is 0."""
+    above = int((released > 0).sum())
+    return float(stats.binomtest(above, released.size, 0.5).pvalue) if released.size else 1.0
+
+
 def one_clamped_in(n_cells: int, tests: int) -> int:
-    """One raw cell in so many is found by ``clamped_pvalues`` among so many cells whose count is 0.
+    """One raw cell in so many is found by ``above_pvalue`` among so many cells whose count is 0.
 
     It is a 0 as half of the others are, so that only the number of these tells: a share s of raw ones has s/2 fewer
     positive cells, whose standard deviation is 1 / (2 sqrt(n)).
     """
     sds = stats.norm.isf(FALSE_ALARM / (2 * tests)) + stats.norm.ppf(POWER)
     return int(np.sqrt(n_cells) / sds)
-
-
-def clamped_pvalues(released: np.ndarray, counts: np.ndarray) -> list[float]:
-    """Of a release without negative values: how many are positive, and what these have beyond their counts.
-
-    At so small a rho, half of the noise takes a small count, or none, above 0, and no noise a large one below it.
-    """
-    found, noise = [], released - counts
-    for counted in (counts == 0, (counts > 0) & (counts <= _SMALL)):
-        above = released[counted] > 0
-        found.append(float(stats.binomtest(int(above.sum()), above.size, 0.5).pvalue) if above.size else 1.0)
-    half = noise[(released > 0) & (counts <= _SMALL)]
-    mirrored = half * np.random.default_rng().choice([-1, 1], half.size)
-    for part in (mirrored, noise[counts >= _LARGE]):
-        found += [fit_pvalue(part, STRONG.rho), raw_pvalue(part, STRONG.rho)]
-    return found
 
 
 def _paths() -> dict[str, tuple[Way, Callable[[int], np.ndarray]]]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from countveil.evaluation.likelihood import cell_places
+from countveil.evaluation.likelihood import cell_places, each_once
 from countveil.inference.observed import Observed, cells_at, rows_of, seen
 from countveil.models.count_model import whole_number
 from countveil.posterior.posterior import Posterior
@@ -37,13 +37,16 @@ class ScoredCells(NamedTuple):
 def choose_cells(
     posterior: Posterior, data: Observed, cells: Any, sample: Any, seed: Any, *, by_sign: bool = False
 ) -> ScoredCells:
-    """The given ``cells``, or ``sample`` of all observed ones (None: all).
+    """The given ``cells`` in their order, or ``sample`` of all observed ones (None: all).
 
     ``by_sign``: half of the sample are cells with a positive value, which are few in sparse data and differ most.
+    What is asked so is added up: given cells come once.
     """
     rng = np.random.default_rng(whole_number("seed", seed, 0))
     if cells is not None:
         rows, columns = cell_places(cells, posterior._shape)
+        if by_sign:
+            rows, columns = each_once(rows, columns)
         lost = int((~seen(cells_at(data, rows, columns)[0])).sum())
         if lost:
             raise ValueError(f"cells: expected cells that were observed and are modelled, got {lost} others")

@@ -10,7 +10,7 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.cells.layout import row_indices
 from countveil.counts.inputs.labels import expect_labels
 from countveil.counts.sources.plain_counts import read_plain_counts
-from countveil.evaluation.likelihood import cell_draws, cell_places
+from countveil.evaluation.likelihood import cell_draws, cell_places, each_once
 from countveil.inference.observed import cells_at, observe, seen
 from countveil.posterior.axes import readable_labels
 from countveil.posterior.diagnostics.modes import warn_of_modes
@@ -66,7 +66,7 @@ def held_out_log_score(posterior: Posterior, data: Any, *, cells: Any = None) ->
     if cells is None:
         rows, columns = _missing_cells(fitted)
     else:
-        rows, columns = cell_places(cells, posterior._shape)
+        rows, columns = each_once(*cell_places(cells, posterior._shape))
         n_seen = int(seen(cells_at(observe(fitted), rows, columns)[0]).sum())
         if n_seen:
             raise ValueError(

@@ -48,7 +48,8 @@ def log_likelihood(posterior: Posterior, *, by: str = "row", cells: Any = None) 
         ``"row"``: one value for every row, the sum over its observed cells.
     cells
         In place of rows single cells: a boolean mask (dense or sparse) of the shape of the data, or a tuple
-        of index arrays. They must be observed; see ``held_out_log_score`` for those that were not.
+        of index arrays, in whose order the answer is. They must be observed; see ``held_out_log_score`` for those
+        that were not.
 
     Returns
     -------
@@ -105,12 +106,13 @@ def log_likelihood(posterior: Posterior, *, by: str = "row", cells: Any = None) 
 
 
 def cell_places(cells: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the chosen cells, in order, each once.
+    """Rows and columns of the chosen cells.
 
-    ``cells`` is a boolean array (dense or sparse) of ``shape``, or a tuple with one index array per axis.
+    ``cells`` is a boolean array (dense or sparse) of ``shape``, or a tuple with one index array per axis: then they
+    are in the order of these.
 
     >>> cell_places(([1, 0], [0, 2]), (2, 3))
-    (array([0, 1]), array([2, 0]))
+    (array([1, 0]), array([0, 2]))
     """
     if sparse.issparse(cells):
         if cells.dtype != bool or cells.shape != shape:
@@ -122,6 +124,16 @@ def cell_places(cells: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndar
     if not len(chosen):
         raise ValueError("cells: expected at least one cell, got none")
     rows, columns = np.divmod(chosen, math.prod(shape[1:]))
+    return rows, columns
+
+
+def each_once(rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same cells for what adds them up: one that is named twice counts once.
+
+    >>> each_once(np.array([1, 0, 1]), np.array([0, 2, 0]))
+    (array([0, 1]), array([2, 0]))
+    """
+    rows, columns = np.unique([rows, columns], axis=1)
     return rows, columns
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from countveil.inference.problem import Problem
+from countveil.models.einsum.contraction import largest_step
 from countveil.models.einsum.model import EinsumModel
 from countveil.runtime.machine import memory_of_machine
 
@@ -60,6 +61,12 @@ def numbers_of_factors(model: EinsumModel, shape: Sequence[int]) -> dict[str, in
     spec = model._spec
     sizes = {**model._sizes, **dict(zip(spec.output, shape, strict=True))}
     return {name: math.prod(sizes[letter] for letter in spec.term(name)) for name in spec.factors}
+
+
+def products_of_a_rate(model: EinsumModel) -> int:
+    """How many products one rate takes, one after the other and without a look at signals."""
+    spec = model._spec
+    return largest_step(spec.terms, spec.output, {**model._sizes, **dict.fromkeys(spec.output, 1)})
 
 
 def numbers_unfolded(model: EinsumModel, shape: Sequence[int]) -> int:

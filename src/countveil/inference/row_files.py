@@ -21,6 +21,7 @@ from countveil.inference.carry import Carry, RowFile, SpreadRows
 
 #: A block has at least so many bytes of a draw, and a draw at most so many blocks.
 SMALLEST_BLOCK, MOST_BLOCKS = 2**20, 4096
+_FEW_FILES = 64
 #: Blocks that a shard must have on average, so that all have about as many rows.
 BLOCKS_PER_SHARD = 4
 #: What the names of files begin with: those of rows, and those that are not yet whole.
@@ -37,12 +38,12 @@ def rows_per_block(n_rows: int, row_bytes: int) -> int:
 
 
 def most_files(draw_bytes: int) -> int:
-    """Into so many blocks a draw is cut at most.
+    """Into so many blocks a draw is cut at most; a few harm nobody, and a run that goes on may have other ones.
 
-    >>> most_files(40_000_000), most_files(200), most_files(10**12)
-    (39, 1, 4096)
+    >>> most_files(400_000_000), most_files(200), most_files(10**12)
+    (382, 64, 4096)
     """
-    return max(1, min(-(-draw_bytes // SMALLEST_BLOCK), MOST_BLOCKS))
+    return max(_FEW_FILES, min(-(-draw_bytes // SMALLEST_BLOCK), MOST_BLOCKS))
 
 
 def aligned_rows(n_rows: int, rank: int, size: int, block: int) -> tuple[int, int]:

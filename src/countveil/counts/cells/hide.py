@@ -23,7 +23,7 @@ from countveil.counts.foreign import refuse_labels
 
 def hidden(contents: Contents, cells: Any) -> Contents:
     """The same release with these cells missing too; nothing of their values is kept."""
-    hide = flat_positions(cells, contents.shape)
+    hide = np.unique(flat_positions(cells, contents.shape))
     before = contents.missing
     if before is not None:
         hide = np.union1d(hide, flat_cells(before, n_rows_and_width(contents.shape)[1]))
@@ -48,7 +48,7 @@ def hidden(contents: Contents, cells: Any) -> Contents:
 
 
 def flat_positions(cells: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Sorted, distinct positions in C order, from a boolean array or a tuple of index arrays."""
+    """Positions in C order, from a boolean array, or a tuple of index arrays: those in their own order."""
     if isinstance(cells, tuple):
         return _flat_from_indices(cells, shape)
     refuse_labels(cells, "cells")
@@ -84,7 +84,7 @@ def _flat_from_indices(cells: tuple, shape: tuple[int, ...]) -> np.ndarray:
     except ValueError:
         lengths = " and ".join(str(index.shape) for index in indices)
         raise ValueError(f"cells: expected index arrays of equal length, got shapes {lengths}") from None
-    return np.unique(np.ravel_multi_index(tuple(together), shape))
+    return np.ravel_multi_index(tuple(together), shape).ravel()
 
 
 def _without(cells: Cells, hide: np.ndarray, shape: tuple[int, ...]) -> Cells:

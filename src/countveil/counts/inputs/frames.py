@@ -15,6 +15,9 @@ from countveil.counts.inputs.spellings import object_array, spoken
 #: What pandas calls an index without a name that was saved as a column.
 SAVED_INDEX = re.compile(r"__index_level_\d+__")
 _FLOATS = ("halffloat", "float", "double")
+#: Types that others add to those of Arrow and whose values are known: of others Arrow has numbers that mean
+#: something else, as for a month how many there were since 1970.
+_KNOWN_FORMS = ("arrow.uuid", "arrow.bool8", "arrow.json")
 
 
 class Table(NamedTuple):
@@ -69,7 +72,7 @@ def as_table(counts: Any) -> Table | None:
         saved = [one for one in index if isinstance(one, str)]
         return Table(
             names,
-            lambda i: _arrow_array(counts.column(i)),
+            lambda i: _known_array(counts.column(i), counts.schema.field(i)),
             counts.num_rows,
             None,
             is_numbered=any(one.get("name") is None for one in ranges),
@@ -90,6 +93,14 @@ def _saved_index(names: list[Any], saved: Container[Any] = ()) -> tuple[int, ...
     )
 
 
+def _known_array(column: Any, field: Any) -> np.ndarray:
+    """A column, unless it has a form that nobody told Arrow of here, as where pandas was not imported."""
+    form = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode(errors="replace")
+    if form and form not in _KNOWN_FORMS:
+        raise _other_form(form)
+    return _arrow_array(column)
+
+
 def _arrow_array(column: Any) -> np.ndarray:
     if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):  # dictionary-encoded
         parts = [_of_dictionary(chunk) for chunk in column.chunks]
@@ -97,13 +108,26 @@ def _arrow_array(column: Any) -> np.ndarray:
     kind = str(column.type)
     if kind == "time64[ns]":
         column = _whole_microseconds(column)
-    has_form = hasattr(column.type, "extension_name")  # as ids have: numpy would get their bytes
-    if has_form or getattr(column.type, "tz", None) or kind.startswith("time32") or kind.startswith("time64"):
+    form = getattr(column.type, "extension_name", "")  # as ids have: numpy would get their bytes
+    if form and form not in _KNOWN_FORMS:
+        raise _other_form(form)
+    if form or getattr(column.type, "tz", None) or kind.startswith("time32") or kind.startswith("time64"):
         return _each(column)  # numpy has neither zones nor times of day
     # Missing times have a value in numpy, and those that Python does not have, too. A missing value among integers
     # makes floats of all of them, and large ones change: such columns come as objects.
     is_whole = hasattr(column.type, "unit") or kind.startswith("date") or kind in _FLOATS
     return column.to_numpy() if is_whole or not column.null_count else object_array(column.to_pylist())
+
+
+class OtherFormError(TypeError):
+    """A column of a type whose values are not known: that is known by the type alone."""
+
+
+def _other_form(form: str) -> OtherFormError:
+    return OtherFormError(
+        f"counts: expected columns of numbers, texts, times or ids, got one of the type {form!r}, of which Arrow "
+        "keeps other values; make texts of them first (astype(str))"
+    )
 
 
 def _of_dictionary(chunk: Any) -> np.ndarray:
@@ -142,6 +166,9 @@ def _object(entry: Any) -> Any:
 
 
 def _polars_array(column: Any) -> np.ndarray:
+    form = getattr(column.dtype, "ext_name", None)
+    if callable(form) and form() not in _KNOWN_FORMS:
+        raise _other_form(form())
     if column.dtype.is_temporal():
         import pyarrow as pa
 

@@ -37,10 +37,11 @@ _CLOCK = re.compile(
     r"(z|utc|gmt|([+-])(\d\d)(?::?(\d\d)(?::?(\d\d))?)?)?$",
     re.ASCII,
 )
-_POWER = re.compile(r"^-?[\d.]+e[+-]\d+$", re.ASCII)
+_POWER = re.compile(r"^-?[\d.]+e[+-]?\d+$", re.ASCII)
 _FEW_LETTERS, _MOST_MARKS = 300, 30  # of a label that needs no care, and on one letter of another
 _WRITTEN = 15  # digits of a float that people may mean
-_EARLIER = re.compile(r"(?<=\d)\.0$|(?<=\d\d-\d\d)[ T]00:00:00(\.0+)?$", re.ASCII)
+_DAY = re.compile(r"(?<=\d\d-\d\d)[ T]00:00:00(\.0+)?$", re.ASCII)
+_EARLIER = re.compile(rf"(?<=\d)\.0$|{_DAY.pattern}", re.ASCII)
 _TRUTH = {"true": "1", "false": "0"}
 # Letters that are their own in Unicode and others with a stroke to people; signs that some leave out.
 _PLAIN = str.maketrans(
@@ -234,7 +235,7 @@ def _others(label: Any, text: str) -> list[str]:
 
 
 def _shortest(label: Any) -> str | None:
-    known = spellings(label)
+    known = [_DAY.sub("", name) for name in spellings(label)]
     return min([one for one in known if not _POWER.search(one)] or known, key=len, default=None)
 
 
@@ -296,7 +297,9 @@ def _short(number: float, widths: _Widths) -> str:
     ('0.1', '0.1', '0.5')
     """
     with np.errstate(over="ignore"):
-        exact = [str(kind(number)) for kind in widths if float(kind(number)) == number]
+        # What 32 bits hold of it, too: of what 16 hold they write more digits, which are not all.
+        known = (number, float(np.float32(number))) if np.float16 in widths else (number,)
+        exact = [str(kind(one)) for kind in widths for one in known if float(kind(one)) == one]
     return exact[0] if exact else str(number)
 
 

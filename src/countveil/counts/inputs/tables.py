@@ -8,7 +8,7 @@ import numpy as np
 
 from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, check_shape
 from countveil.counts.inputs.forms import FORMS
-from countveil.counts.inputs.frames import SAVED_INDEX, Table
+from countveil.counts.inputs.frames import SAVED_INDEX, OtherFormError, Table
 from countveil.counts.inputs.labels import (
     LabelIndex,
     label_index,
@@ -38,7 +38,7 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     rows = None if rows is None else listed(rows, "row")
     cols = None if cols is None else listed(cols, "column")
     public = options.public_labels
-    found_rows = labels_of_rows(table, rows, public=public) if index is None else _column(table, index)
+    found_rows = _labels(table, index, rows, public)
     columns = [place for place in range(len(table.names)) if place != index and place not in table.was_index]
     names = [table.names[place] for place in columns]
     check_named(names, cols)
@@ -81,6 +81,20 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     said = str(FORMS["wide table"].stability)
     counts = ListedCounts(shape, places, values)
     return LabelledCounts(counts, names_read, labels_read, "wide table", declared, said, rows_by)
+
+
+def _labels(table: Table, index: int | None, rows: Any, public: bool) -> np.ndarray | None:
+    """The labels by which rows are found, if they go by labels.
+
+    Of an index without a name that was saved, the same is asked as of one that was not.
+    """
+    if index is None:
+        return labels_of_rows(table, rows, public=public)
+    found = _column(table, index)
+    if found.dtype.kind in "iu" and SAVED_INDEX.fullmatch(str(table.names[index])):
+        saved = table._replace(row_labels=found, has_whole=True, is_numbered=False, lost_index=False)
+        return labels_of_rows(saved, rows, public=public)
+    return found
 
 
 def _index(table: Table, options: InputOptions) -> tuple[int | None, str]:
@@ -152,6 +166,8 @@ def _numbers(table: Table, column: int, lines: np.ndarray) -> np.ndarray:
 def _column(table: Table, column: int) -> np.ndarray:
     try:
         found = table.column(column)
+    except OtherFormError:
+        raise
     except Exception as error:
         failed = type(error).__name__
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -38,6 +39,18 @@ def contract(
     assert sizes is not None
     full = tuple(n if c in present else sizes[c] for n, c in zip(shape, output, strict=True))
     return np.ascontiguousarray(np.broadcast_to(found.reshape(shape), full))
+
+
+def largest_step(terms: Sequence[str], output: str, sizes: Mapping[str, int]) -> int:
+    """How many products the largest step of ``contract`` forms: by factors that make rings they are many.
+
+    >>> largest_step(["dk", "kv"], "dv", {"d": 1, "v": 1, "k": 5})
+    5
+    >>> largest_step(["da", "va", "ab", "bc", "ac"], "dv", dict(zip("dvabc", [1, 1, 9, 9, 9])))
+    729
+    """
+    steps = _steps(tuple(terms), output, tuple(tuple(sizes[c] for c in term) for term in terms))[1]
+    return max((math.prod(sizes[c] for c in set(how) - set(",->")) for _, how in steps), default=1)
 
 
 @lru_cache(maxsize=1024)

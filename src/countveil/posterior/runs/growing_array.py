@@ -123,6 +123,12 @@ def _check_node(node: dict[str, Any], n_chains: int, shape: Sequence[int], name:
         raise ValueError(f"path: expected a run of this problem, got one with another {name!r}")
 
 
+def n_draws(path: Path) -> int:
+    """How many the coordinate of draws has."""
+    (number,) = json.loads((path / "zarr.json").read_bytes())["shape"]
+    return int(number)
+
+
 def number_draws(files: RunFiles, path: Path, draws: int) -> None:
     """The coordinate of draws: 0, 1, 2, ..."""
     node = json.loads((path / "zarr.json").read_bytes())

@@ -29,7 +29,7 @@ from countveil.inference.settings import COMPLETE, Settings, described_settings
 from countveil.inference.store import Carries, kept_of
 from countveil.posterior.running_means import ChainMeans
 from countveil.posterior.runs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from countveil.posterior.runs.growing_array import SCALARS_PER_CHUNK, GrowingArray, number_draws
+from countveil.posterior.runs.growing_array import SCALARS_PER_CHUNK, GrowingArray, n_draws, number_draws
 from countveil.posterior.runs.packed_release import add_releases
 from countveil.posterior.runs.reader import damage_is_told
 from countveil.posterior.runs.row_writer import DrawWriter
@@ -106,6 +106,10 @@ class ZarrStore:
     def _open_arrays(self, fields: Mapping[str, tuple[int, ...]]) -> None:
         """Those of the fields of a draw, by their shapes, and of what is monitored."""
         draws, attributes = self._filled[0], self._open_files.attributes()
+        if draws and any(
+            n_draws(self._open_files.root / group / "draw") < draws for group in ("posterior", "sample_stats")
+        ):  # before a checkpoint they are written: more of them would be, up to whatever it says
+            raise ValueError("path: expected a whole run, got one with fewer draws than its checkpoint says")
         scalars, root = json.loads(attributes["scalars"]), self._open_files.root
         if json.loads(attributes["fields"]) != list(fields) or any(
             Path(name).name != name for name in scalars
@@ -124,7 +128,7 @@ class ZarrStore:
             groups = ["sample_stats", *(["posterior"] if name not in fields else [])]
             places = [root / group / name for group in groups]
             self._scalars[present_name(name)] = [
-                self._array(place, draws) for place in places if place.is_dir()
+                self._array(place, draws) for place in places if place == places[0] or place.is_dir()
             ]
         if self._new is None:
             self.note_settings()

@@ -203,7 +203,8 @@ def _declared(array: _Array) -> int:
         n_found += all(n < most for n, most in zip(key, grid, strict=True))
     if math.prod(grid) - n_found > _MOST_ABSENT:
         raise NotOpenedError(f"{math.prod(grid)} chunks declared, {n_found} there, {array.where}")
-    whole = _SIZES[array.kind] * math.prod(array.shape)
+    # Numbers of any width are computed with as float64.
+    whole = max(_SIZES[array.kind], 8) * math.prod(array.shape)
     if is_text:
         return max(whole, expected) + _LETTER * in_chunks
     return max(whole, in_chunks, expected if math.prod(grid) else 0)

@@ -18,13 +18,15 @@ import xarray as xr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import ROW, ReleaseFileError, Room
 from countveil.counts.cells.layout import n_rows_and_width
-from countveil.inference.memory_needed import numbers_of_factors, numbers_unfolded
+from countveil.inference.memory_needed import numbers_of_factors, numbers_unfolded, products_of_a_rate
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.align.invariants import row_sum_name
 from countveil.posterior.runs.running_group import RUNNING
 from countveil.posterior.runs.schema import is_described
 
+#: Products of one rate: so many, or a hundred times the numbers of the state, of which honest models take a few.
+_PRODUCTS, _PRODUCTS_OF_A_NUMBER = 2**20, 100
 #: Bytes that a number of the state takes at the peak, copies counted; and in each further chain.
 _NUMBER, _OF_A_FURTHER_CHAIN = 24, 8
 
@@ -78,6 +80,9 @@ def check_read(
     if not keeps_all(attributes):
         _check_running(tree, attributes)
     views, draws = json.loads(tree.attrs.get("views", "{}")), tree["posterior"].to_dataset()
+    # A table of them has a line for every combination of their axes.
+    if any(scalar.dims != ("chain", "draw") for scalar in tree["sample_stats"].data_vars.values()):
+        raise ValueError("monitored scalars of other axes")
     # Each view is a posterior of its own, with axes and labels of its own.
     room = Room(n_bytes)
     for view, told in (views or {"": attributes}).items():
@@ -87,6 +92,7 @@ def check_read(
         _check_axes(told, draws, release, n_bytes)
         one = model.views[view] if views else model
         if isinstance(one, EinsumModel):
+            _check_rate(one, told["shape"])
             room.take(numbers_unfolded(one, told["shape"]), 8, "numbers")
             _check_draws(tuple(told["shape"]), draws, one)
             if not views and not _fields_kept(one, attributes) <= set(draws.data_vars):
@@ -107,6 +113,7 @@ def check_state(
     numbers = 0
     for view, model in models.items():
         spec = model._spec
+        _check_rate(model, shapes[view])
         numbers += sum(numbers_of_factors(model, shapes[view]).values())
         # As matrices: rows and columns, each by all summed indices of the first term.
         if spec.first is not None:
@@ -121,6 +128,16 @@ def check_state(
             f"path: expected a model that fits a run of {n_bytes:,} bytes, got one with {numbers:,} numbers in "
             f"each of {n_chains} chains, and {of_cells:,} bytes of cells"
         ) from None
+
+
+def _check_rate(model: EinsumModel, shape: Sequence[int]) -> None:
+    """Refuse a model of few numbers of which one rate would take hours: nothing can stop that."""
+    numbers, products = sum(numbers_of_factors(model, shape).values()), products_of_a_rate(model)
+    if products > max(_PRODUCTS, _PRODUCTS_OF_A_NUMBER * numbers):
+        raise ValueError(
+            f"path: expected a model whose rates take about as many products as it has numbers ({numbers:,}), got "
+            f"one of {products:,} for each"
+        )
 
 
 def _sizes(model: EinsumModel, shape: Sequence[int]) -> dict[str, int]:

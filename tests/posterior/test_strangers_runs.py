@@ -489,6 +489,19 @@ def test_scalars_of_other_axes_are_refused(run, tmp_path):
     refused(tmp_path / "other.zarr", "damaged")
 
 
+@pytest.mark.parametrize("kind", ["another field", "whole numbers"])
+def test_draws_are_those_of_the_model(kind, run, tmp_path):
+    posterior = cv.load_posterior(run)
+    draws = posterior.tree["posterior"].to_dataset()
+    posterior.tree["posterior"].dataset = (
+        draws.assign(phi=draws["phi"].astype("int64"))
+        if kind == "whole numbers"
+        else draws.assign(other=(("chain", "draw", "of_other"), np.zeros((2, draws.sizes["draw"], 9), "f4")))
+    )
+    posterior.save(tmp_path / "other.zarr")
+    refused(tmp_path / "other.zarr", "damaged")
+
+
 def test_a_model_of_which_one_rate_takes_hours_is_refused(tmp_path):
     """Factors of a few thousand numbers whose indices make rings: no order of summing leaves small steps."""
     letters, seconds = "abcdefg", time.monotonic()

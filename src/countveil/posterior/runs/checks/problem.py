@@ -80,9 +80,12 @@ def check_read(
     if not keeps_all(attributes):
         _check_running(tree, attributes)
     views, draws = json.loads(tree.attrs.get("views", "{}")), tree["posterior"].to_dataset()
-    # A table of them has a line for every combination of their axes.
+    # A table of scalars has a line for every combination of their axes, and summaries are of all that is there.
+    scalars = json.loads(tree.attrs["scalars"])
     if any(scalar.dims != ("chain", "draw") for scalar in tree["sample_stats"].data_vars.values()):
         raise ValueError("monitored scalars of other axes")
+    if not set(draws.data_vars) <= {*json.loads(tree.attrs["fields"]), *scalars}:
+        raise ValueError("draws of other fields")
     # Each view is a posterior of its own, with axes and labels of its own.
     room = Room(n_bytes)
     for view, told in (views or {"": attributes}).items():
@@ -191,5 +194,8 @@ def _check_draws(shape: tuple[int, ...], draws: xr.Dataset, model: EinsumModel) 
     for name in spec.factors:
         lengths |= {dim: sizes[c] for dim, c in zip(dims[name], spec.term(name), strict=True)}
     for name in dims.keys() & draws.data_vars.keys():
-        if draws[name].shape[2:] != tuple(lengths[dim] for dim in dims[name]):
-            raise ValueError("draws of another size")
+        if (
+            draws[name].shape[2:] != tuple(lengths[dim] for dim in dims[name])
+            or draws[name].dtype.kind != "f"
+        ):
+            raise ValueError("draws of another size, or kind")

@@ -14,6 +14,7 @@ import pytest
 import countveil as cv
 from countveil.cli import main
 from countveil.counts import stack_files
+from countveil.counts.files import release as release_file
 from countveil.counts.sources import append
 
 COLUMNS = ["oil", "gas", "law"]
@@ -201,6 +202,23 @@ def test_a_row_of_a_person_is_promised_nothing_as_a_person(many, tmp_path, monke
     both = cv.combine_releases(grown, again)
     assert both.guarantee == cv.Guarantee(4, unit="person")
     assert both.row_guarantees == (cv.Guarantee(2), cv.Guarantee(4), cv.Guarantee(4))
+
+
+def test_a_release_of_any_name_in_a_folder_is_stacked(tmp_path, capsys, monkeypatch):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for who, name in (("ann", "ann.parquet"), ("bo", "bo.pq"), ("cy", "cy"), ("dee", "dee.PARQUET")):
+        one(who).save(inbox / name)
+    monkeypatch.setattr(release_file, "LABELS_IN_ONE_FILE", 0)
+    one("ed").save(inbox / "ward")
+    assert (inbox / "ward").is_dir()
+    (inbox / "notes.txt").write_text("no release")
+    (inbox / ".hidden").mkdir()
+    assert main(["stack", str(inbox), "-o", str(tmp_path / "all.parquet")]) == 0
+    assert cv.load_release(tmp_path / "all.parquet").labels[0].tolist() == ["ann", "bo", "cy", "dee", "ed"]
+    (inbox / "older").mkdir()
+    assert main(["stack", str(inbox), "-o", str(tmp_path / "more.parquet")]) == 2
+    assert "expected releases in the folder" in capsys.readouterr().err
 
 
 def test_links_in_a_folder_of_releases_are_not_followed(study, tmp_path, capsys):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from countveil.counts import load_release, privatize, privatize_to_file, stack_rows
+from countveil.counts import combine_releases, load_release, privatize, privatize_to_file, stack_rows
 from countveil.counts.cells.layout import same_arrays
 from countveil.privacy import Guarantee
 from goodness_of_fit import discrete_pvalue, fits, rejects
@@ -211,3 +211,29 @@ def test_stacked_networks_are_networks_whatever_their_rows_are_called():
     names = [f"{name} {year}" for year in (2024, 2025) for name in people]
     both = stack_rows(strong, weak, rows=names, different_rows=True)
     assert both.guarantee_for([0]).epsilon == 3
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_what_is_promised_is_compared_once_not_in_every_row(by_row, tmp_path, monkeypatch):
+    """A release of a kilobyte may have millions of rows, and fractions of hundreds of digits."""
+    n_rows, calls = 5_000, []
+    counts = np.zeros((n_rows, 1), int)
+    for epsilon in (1, 3):
+        chosen = [1, 2] * (n_rows // 2) if by_row else epsilon
+        privatize(counts, chosen).save(tmp_path / f"{epsilon}.parquet")
+    first, second = (load_release(tmp_path / f"{epsilon}.parquet") for epsilon in (1, 3))
+
+    def counted(kind, name):
+        right = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *given: calls.append(name) or right(*given))
+
+    for name in ("__hash__", "__eq__", "compose", "to_dict"):
+        counted(Guarantee, name)
+    both = combine_releases(first, second)
+    assert both.guarantee == Guarantee(4)
+    assert both.row_guarantees == ((Guarantee(2), Guarantee(4)) * (n_rows // 2) if by_row else None)
+    stacked = stack_rows(first, second, different_rows=True)
+    assert len(stacked.row_guarantees) == 2 * n_rows
+    assert len((first if by_row else stacked).to_dict()["row_guarantees"]) >= n_rows
+    # The tuple above is compared with another one, row by row.
+    assert len([name for name in calls if name != "__eq__"]) < 100

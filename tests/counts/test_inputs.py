@@ -290,6 +290,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.*counts without a label")
 @pytest.mark.parametrize(("counts", "options", "form", "declared"), FORMS)
 def test_what_was_read_says_its_form_and_where_its_labels_come_from(counts, options, form, declared):
     read = read_input(counts, InputOptions(**options))

@@ -262,3 +262,16 @@ def test_sums_of_several_factors_are_refused_in_every_form():
         2,
         3,
     )
+
+
+def test_counts_without_a_label_are_not_left_out_in_silence():
+    lines = pd.DataFrame({"author": ["ann", None, "bo"], "word": ["a", "a", "b"], "n": [3, 5, 4]})
+    wide = lines.pivot_table(index="author", columns="word", values="n", fill_value=0, dropna=False)
+    wide.loc[np.nan] = 5
+    for counts, long in ((lines, ("author", "word", "n")), (wide, None)):
+        with pytest.warns(UserWarning, match="rows: there are counts without a label"):
+            release = cv.privatize(counts, epsilon=900, long=long, public_labels=True)
+        assert release.to_dense().tolist() == [[3, 0], [0, 4]]
+        # Where labels are declared nobody is told.
+        release = cv.privatize(counts, epsilon=900, long=long, rows=["ann", "bo"], columns=["a", "b"])
+        assert release.to_dense().tolist() == [[3, 0], [0, 4]]

@@ -98,6 +98,10 @@ def test_a_number_kept_as_a_float_is_no_other_number(first, tmp_path):
         assert release.to_dense().tolist() == [one - first + 1 for one in rows]
 
 
+def as_it_is(moment):
+    return moment
+
+
 def test_labels_that_find_one_row_are_one_row_to_the_ledger():
     """Whatever a label is found under, two names of it must add."""
     rng = np.random.default_rng(SEED)
@@ -126,7 +130,10 @@ def test_labels_that_find_one_row_are_one_row_to_the_ledger():
     ]
     ends = [dt.datetime.max.replace(microsecond=0), dt.datetime.min]
     zones = [dt.timezone(dt.timedelta(hours=hours)) for hours in (-5, 5)]
-    known += [one.replace(tzinfo=zone) for one in ends for zone in zones]
+    known += [
+        kind(one.replace(tzinfo=zone)) for one in ends for zone in zones for kind in (as_it_is, pd.Timestamp)
+    ]
+    known += ["0000-12-31 19:00:00 UTC", "10000-01-01 04:59:59 UTC"]
     known += [(np.timedelta64(26, "h"), "a"), (np.timedelta64(3_600_000_000_000, "ns"), "a")]
     known += [(pd.Timedelta(hours=26), "a"), (pd.Timedelta(hours=1), "a"), (3_600_000_000_000, "a")]
     known += [10**n for n in (300, 399, 400, 401, 500)] + [f"1e{n}" for n in (399, 400, 401)]
@@ -141,6 +148,7 @@ def test_labels_that_find_one_row_are_one_row_to_the_ledger():
     for text, those in found_by.items():
         for (one, keys), (other, others) in itertools.combinations(those, 2):
             assert keys & others, (text, one, other)
+        assert set.intersection(*(set(keys) for _, keys in those)), text  # which all of them share
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])

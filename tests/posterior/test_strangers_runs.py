@@ -502,6 +502,35 @@ def test_draws_are_those_of_the_model(kind, run, tmp_path):
     refused(tmp_path / "other.zarr", "damaged")
 
 
+@pytest.mark.parametrize(
+    ("keep", "group", "name", "dims", "shape"),
+    [
+        ("all", "posterior", "theta", ("a", "b", "row", "topic"), (1, 1, 3, 2)),
+        ("all", "posterior", "phi", ("chain", "some", "topic", "column"), (2, 1, 2, 3)),
+        ("columns", "posterior", "theta_sum", ("chain", "draw", "longer"), (2, 2, 12)),
+        ("summaries", "running", "length", ("chain", "other", "one"), (2, 12, 1)),
+        ("summaries", "running", "root", ("chain", "matched", "topic"), (2, 3, 2)),
+        ("summaries", "running", "share", ("chain", "matched"), (2, 3)),
+        ("summaries", "running", "share_sd", ("chain", "row"), (2, 3)),
+        ("summaries", "running", "memberships", ("chain", "row", "many"), (2, 3, 12)),
+        ("summaries", "running", "n_draws", ("chain", "many"), (2, 12)),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_arrays_that_meet_have_the_axes_of_each_other(keep, group, name, dims, shape, tmp_path):
+    """Of 11 kB by two axes numpy would make gigabytes: thousands of rows by thousands of draws."""
+    release = cv.simulate_release([[9, 0, 1], [0, 8, 2], [5, 5, 5]], epsilon=1, seed=0)
+    posterior = cv.fit(cv.TopicModel(2), release, sweeps=4, thin=1, chains=2, keep=keep, **QUIETLY)
+    posterior.save(tmp_path / "run.zarr")
+    cv.load_posterior(tmp_path / "run.zarr")
+    arrays = posterior.tree[group].to_dataset()
+    other = (dims, np.ones(shape, arrays[name].dtype))
+    # From arrays alone: an axis may have got another length.
+    posterior.tree[group] = xr.DataTree(xr.Dataset({**arrays.drop_vars(name).data_vars, name: other}))
+    posterior.save(tmp_path / "other.zarr")
+    refused(tmp_path / "other.zarr", "damaged")
+
+
 def test_a_model_of_which_one_rate_takes_hours_is_refused(tmp_path):
     """Factors of a few thousand numbers whose indices make rings: no order of summing leaves small steps."""
     letters, seconds = "abcdefg", time.monotonic()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from countveil.counts.cells.layout import Contents
+from countveil.counts.guarantees import distinct
 from countveil.counts.inputs.forms import FORMS, a_form
 from countveil.counts.noise_parameter import as_good_as_plain
 from countveil.counts.shown_text import visible
@@ -78,9 +79,8 @@ def weakest_promise(contents: Contents, without: np.ndarray | None = None) -> Gu
     each = contents.row_guarantees
     if each is None or (contents.guarantee is not None and (without is None or not without.any())):
         return contents.guarantee  # perhaps to a person, whatever rows they have
-    noisy = [g for g in each if g is not None]
-    left = noisy if without is None else [g for g, out in zip(each, without, strict=True) if g and not out]
-    return max(left or noisy, key=lambda g: g.rate)
+    left = each if without is None else [g for g, out in zip(each, without, strict=True) if not out]
+    return max(distinct(left) or distinct(each), key=lambda g: g.rate)
 
 
 def _plain_rows(contents: Contents) -> np.ndarray:
@@ -150,6 +150,7 @@ _LABELS = {
 def release_dict(contents: Contents) -> dict[str, Any]:
     """What a release says of itself, for JSON."""
     promises = contents.row_guarantees
+    said = {id(None): None, **{id(g): g.to_dict() for g in distinct(promises or ())}}
     return {
         "shape": list(contents.shape),
         "axes": list(contents.axes),
@@ -159,6 +160,6 @@ def release_dict(contents: Contents) -> dict[str, Any]:
         "plain_rows": int(_plain_rows(contents).sum()),
         "simulated": contents.simulated,
         "guarantee": None if contents.guarantee is None else contents.guarantee.to_dict(),
-        "row_guarantees": None if promises is None else [g and g.to_dict() for g in promises],
+        "row_guarantees": None if promises is None else [said[id(g)] for g in promises],
         "records": [record.to_dict() for record in contents.records],
     }

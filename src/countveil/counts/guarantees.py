@@ -55,6 +55,14 @@ class RowGuarantees(NamedTuple):
         return noisy
 
 
+def distinct(each: Iterable[Guarantee | None]) -> list[Guarantee]:
+    """The promises among those of rows, each once or a few times.
+
+    By identity: millions of rows share few promises, and to compare fractions takes long.
+    """
+    return list({id(promise): promise for promise in each if promise is not None}.values())
+
+
 def for_rows(each: tuple[Guarantee | None, ...]) -> tuple[Guarantee | None, ...]:
     """What each row by itself is promised, None for a plain one.
 
@@ -64,11 +72,10 @@ def for_rows(each: tuple[Guarantee | None, ...]) -> tuple[Guarantee | None, ...]
     >>> [promise.unit for promise in for_rows((Guarantee(1, unit="person"), Guarantee(2, unit="person")))]
     ['document', 'document']
     """
-    # By identity: millions of rows share few promises, and to compare fractions takes long.
-    known = {id(promise): promise for promise in each if promise is not None}
-    if len({promise.rate for promise in known.values()}) < 2 or next(iter(known.values())).unit != "person":
+    known = distinct(each)
+    if len({promise.rate for promise in known}) < 2 or known[0].unit != "person":
         return each
-    rows = {key: Guarantee(promise.epsilon, promise.precision) for key, promise in known.items()}
+    rows = {id(promise): Guarantee(promise.epsilon, promise.precision) for promise in known}
     return tuple(None if promise is None else rows[id(promise)] for promise in each)
 
 

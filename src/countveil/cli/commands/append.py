@@ -17,7 +17,8 @@ and one that is there already is refused: what was released twice tells more."""
 _STACK = """\
 Put many releases together, one below the other: those of a thousand people who
 each sent their own, say. Rows must have labels, every one once; columns and the
-unit of the guarantees must be the same. A folder stands for the releases in it."""
+unit of the guarantees must be the same. A folder stands for all releases in it,
+whatever their names; other files there are passed over."""
 
 
 def configure(commands: Any) -> list[argparse.ArgumentParser]:
@@ -28,7 +29,7 @@ def configure(commands: Any) -> list[argparse.ArgumentParser]:
     append.add_argument("parts", metavar="PART", nargs="+", help="releases of further rows")
     example = "example: countveil stack inbox/ -o study.parquet"
     stack = add_command(commands, "stack", "put many releases together as one", _STACK, example)
-    stack.add_argument("parts", metavar="PART", nargs="+", help="releases, or folders of release files")
+    stack.add_argument("parts", metavar="PART", nargs="+", help="releases, or folders of releases")
     stack.add_argument(
         "-o", "--output", metavar="RELEASE", required=True, help="the release to write, a new name"
     )
@@ -55,9 +56,21 @@ def _releases(part: str) -> Sequence[str | Path]:
     folder = Path(part)
     if scheme_of(part) is not None or not folder.is_dir() or is_release_folder(folder):
         return [part]
-    found = sorted(folder.glob("*.parquet"))
+    # A release has any name, and is a folder where it has many labels: what may be one is never passed over.
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    if any(path.is_symlink() for path in entries):  # whoever may write there could name any release of ours
+        raise ValueError(f"PART: expected releases in the folder {part!r}, got a link")
+    for path in entries:
+        if path.is_dir() and not is_release_folder(path):
+            raise ValueError(f"PART: expected releases in the folder {part!r}, got the folder {path.name!r}")
+    found = [path for path in entries if path.is_dir() or _is_parquet(path)]
     if not found:
         raise FileNotFoundError(f"PART: expected releases in the folder {part!r}, got none")
-    if any(path.is_symlink() for path in found):  # whoever may write there could name any release of ours
-        raise ValueError(f"PART: expected releases in the folder {part!r}, got a link")
     return found
+
+
+def _is_parquet(path: Path) -> bool:
+    if not path.is_file():  # a pipe would never end
+        return False
+    with path.open("rb") as file:
+        return path.suffix.lower() == ".parquet" or file.read(4) == b"PAR1"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     release = load_release(arguments.path)
     if arguments.json:
-        print(json.dumps(release.to_dict(), indent=2))
+        parts = json.JSONEncoder(indent=2).iterencode(release.to_dict())
+        while some := "".join(islice(parts, 10_000)):  # there may be millions of rows
+            sys.stdout.write(some)
+        print()
     else:
         print(release)
         print(release.explain())

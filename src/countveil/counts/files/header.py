@@ -18,7 +18,7 @@ import numpy as np
 from countveil.counts.bounded.room import NUMBER, ROW, ReleaseFileError, Room
 from countveil.counts.cells.layout import Contents, n_plain_rows, without_cells
 from countveil.counts.files.pieces import Piece, read_pieces
-from countveil.counts.guarantees import for_rows
+from countveil.counts.guarantees import distinct, for_rows
 from countveil.counts.inputs.labels import read_labels
 from countveil.counts.noise_parameter import read_rho
 from countveil.counts.record import read_record
@@ -83,11 +83,13 @@ def describe_contents(
 
 def _by_row(guarantees: tuple[Guarantee | None, ...]) -> dict[str, Any]:
     """The distinct guarantees, and for every row its place among them; None for a plain row."""
-    distinct = {g: place for place, g in enumerate(dict.fromkeys(g for g in guarantees if g is not None))}
+    known = distinct(guarantees)
+    places = {g: place for place, g in enumerate(dict.fromkeys(known))}
+    of_row = {id(None): None, **{id(g): places[g] for g in known}}
     return {
-        "epsilon": [str(g.epsilon) for g in distinct],
-        "precision": [str(g.precision) for g in distinct],
-        "rows": [None if g is None else distinct[g] for g in guarantees],
+        "epsilon": [str(g.epsilon) for g in places],
+        "precision": [str(g.precision) for g in places],
+        "rows": [of_row[id(g)] for g in guarantees],
     }
 
 
@@ -221,15 +223,15 @@ def _row_guarantees(
     if (promise is None) != plain.any():
         raise ReleaseFileError("expected a guarantee beside those of the rows, or plain rows")
     pairs = zip(given["epsilon"], given["precision"], strict=True)
-    distinct = [Guarantee(epsilon, int(precision), unit=unit) for epsilon, precision in pairs]
+    known = [Guarantee(epsilon, int(precision), unit=unit) for epsilon, precision in pairs]
     rows = given["rows"]
     if not isinstance(rows, list) or len(rows) != len(plain):
         raise ReleaseFileError("expected one guarantee for each row")
     for row, is_plain in zip(rows, plain.tolist(), strict=True):
-        if (row is None) != is_plain or not (is_plain or (type(row) is int and 0 <= row < len(distinct))):
+        if (row is None) != is_plain or not (is_plain or (type(row) is int and 0 <= row < len(known))):
             raise ReleaseFileError("expected one guarantee for each row")
-    each = for_rows(tuple(None if row is None else distinct[row] for row in rows))
-    if promise is not None and max(g.rate for g in each if g is not None) != promise.rate:
+    each = for_rows(tuple(None if row is None else known[row] for row in rows))
+    if promise is not None and max(g.rate for g in distinct(each)) != promise.rate:
         raise ReleaseFileError("expected the guarantee to be the weakest of the rows")
     return each
 
@@ -243,7 +245,8 @@ def _check_noise(
     if each is None:
         promised = np.asarray(promise.rho)  # type: ignore[union-attr]
     else:
-        promised = np.array([np.inf if g is None else g.rho for g in each])
+        levels = {id(None): np.inf, **{id(g): g.rho for g in distinct(each)}}
+        promised = np.array([levels[id(g)] for g in each])
     right_shape = rho.ndim == 0 or (each is not None and rho.size == len(each))
     if not right_shape or not np.allclose(promised, rho.ravel(), rtol=1e-12, atol=0):
         raise ReleaseFileError("the guarantee does not match the noise")

@@ -105,6 +105,8 @@ def _arrow_array(column: Any) -> np.ndarray:
     if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):  # dictionary-encoded
         parts = [_of_dictionary(chunk) for chunk in column.chunks]
         return np.concatenate(parts) if parts else np.empty(0, dtype=object)
+    if column.type.num_fields:
+        raise _several_values()
     kind = str(column.type)
     if kind == "time64[ns]":
         column = _whole_microseconds(column)
@@ -127,6 +129,14 @@ def _other_form(form: str) -> OtherFormError:
     return OtherFormError(
         f"counts: expected columns of numbers, texts, times or ids, got one of the type {form!r}, of which Arrow "
         "keeps other values; make texts of them first (astype(str))"
+    )
+
+
+def _several_values() -> OtherFormError:
+    """By the type alone, too: objects of pandas have none, and lists among them are nobody's labels."""
+    return OtherFormError(
+        "counts: expected columns of numbers and labels, got one of several values in each line; explode() gives "
+        "each a line of its own"
     )
 
 
@@ -169,6 +179,8 @@ def _polars_array(column: Any) -> np.ndarray:
     form = getattr(column.dtype, "ext_name", None)
     if callable(form) and form() not in _KNOWN_FORMS:
         raise _other_form(form())
+    if column.dtype.is_nested():
+        raise _several_values()
     if column.dtype.is_temporal():
         import pyarrow as pa
 

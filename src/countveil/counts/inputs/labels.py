@@ -12,6 +12,7 @@ brings no two of them further apart, so what holds for the rest holds for the wh
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import timedelta
 from typing import Any, Protocol
@@ -255,10 +256,9 @@ def label_index(
     """
     if declared is not None:
         index = LabelIndex(declared, axis)
-        # By what is declared and the type alone, whatever is found.
-        if _are_floats(found):
-            kind = np.float64 if found.dtype == object else found.dtype
-            exact = int((np.finfo(kind).nmant + 1) * np.log10(2.0))  # digits of a whole number
+        # By what is declared and the type alone, whatever is found. Containers without one have nobody's floats.
+        if found.dtype.kind == "f":
+            exact = int((np.finfo(found.dtype).nmant + 1) * np.log10(2.0))  # digits of a whole number
             numbers = (text for label in index.labels for text in whole_numbers([coarse_key(label)]))
             if any(len(text) > exact for text in numbers):
                 raise _halved(parameter)
@@ -272,20 +272,19 @@ def label_index(
     if rounded:
         raise _halved(parameter)
     distinct = {label_text(label): label for label in spoken(found).tolist()}
-    distinct.pop(None, None)
+    if None in distinct:
+        del distinct[None]
+        warnings.warn(
+            f"{parameter}: there are counts without a label (None, NaN), which are left out: give them a label of "
+            "their own, or drop them first",
+            stacklevel=2,
+        )
     labels = list(distinct.values())
     if not ordered:
         kinds = (int | float, timedelta, np.timedelta64)
         alike = any(all(isinstance(label, kind) for label in labels) for kind in kinds)
         labels.sort(key=None if alike else str)
     return LabelIndex(labels, axis)
-
-
-def _are_floats(found: np.ndarray) -> bool:
-    """By their type: names of columns and nodes come one by one."""
-    kinds = (float, np.floating)
-    by_one = found.dtype == object and len(found) > 0 and all(isinstance(one, kinds) for one in found)
-    return by_one or found.dtype.kind == "f"
 
 
 def _halved(name: str) -> ValueError:

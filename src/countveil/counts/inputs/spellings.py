@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any, Literal
 
@@ -267,9 +267,13 @@ def _instant(label: date) -> list[str]:
     here = moment.replace(tzinfo=None)
     zone = moment.isoformat()[len(here.isoformat()) :]
     forms = [form + z for z in (zone, zone.replace(":", "")) for form in _by_the_clock(here)]
-    with suppress(OverflowError):  # at the ends of time
-        there = _by_the_clock(moment.astimezone(UTC).replace(tzinfo=None))
-        forms += [form + z for z in ("+00:00", "+0000", " UTC", "Z") for form in there]
+    with suppress(
+        OverflowError
+    ):  # at the ends of time, where a Timestamp goes on into years that nothing reads
+        there = moment.astimezone(UTC)
+        if MINYEAR <= there.year <= MAXYEAR:
+            clock = _by_the_clock(there.replace(tzinfo=None))
+            forms += [form + z for z in ("+00:00", "+0000", " UTC", "Z") for form in clock]
     # By the zone, not by its offset on that day: London would be found in winter alone.
     return forms + _by_the_clock(here) if moment.tzname() == "UTC" else forms
 

@@ -21,7 +21,6 @@ from countveil.counts.inputs.options import InputOptions
 from countveil.counts.inputs.spellings import object_array
 from countveil.privacy.guarantee import shown
 
-_SEVERAL = (list, dict, np.ndarray)
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
@@ -171,9 +170,7 @@ def _column(table: Table, column: int) -> np.ndarray:
     except Exception as error:
         failed = type(error).__name__
     else:
-        # All of them, by the kind of the column: what one line has is not told of.
-        several = found.dtype == object and len(found) and all(isinstance(one, _SEVERAL) for one in found)
-        if found.ndim == 1 and not several:
+        if found.ndim == 1:
             return found
         failed = "several values in a line"
     # Raised out here so that a message that quotes values does not travel along as context.

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from countveil.counts.cells.layout import Places, flat_cells, n_rows_and_width, places_at, same_arrays
+from countveil.counts.guarantees import distinct
 from countveil.counts.inputs.labels import check_same_labels, common_axes
 from countveil.counts.private_counts import PrivateCounts
 from countveil.privacy import Guarantee
@@ -49,26 +50,32 @@ class CombinedReleases:
         The losses add: ``loss(d) = d * sum_r epsilon_r/precision_r``.
         """
         each = self._composed
-        return None if each is None or len(set(each)) == 1 else each
+        return None if each is None or len(each) == 1 else each
 
     @cached_property
     def guarantee(self) -> Guarantee | None:
         """What all releases together promise about every row; None if one of them promises nothing."""
         if self._composed is None:
             return None
-        weakest, unit = max(self._composed, key=lambda g: g.rate), self.releases[0].guarantee
+        weakest, unit = max(distinct(self._composed), key=lambda g: g.rate), self.releases[0].guarantee
         assert unit is not None
         return Guarantee(weakest.epsilon, weakest.precision, unit.unit)
 
     @cached_property
     def _composed(self) -> tuple[Guarantee, ...] | None:
-        if any(release.guarantee is None for release in self.releases):
-            return None
-        each: list[Any] = []
+        """For every row, or one for all."""
+        each: tuple[Any, ...] = ()
         for release in self.releases:
-            promised: Any = release.row_guarantees or (release.guarantee,) * self.shape[0]
-            each = [_together(*both) for both in zip(each, promised, strict=True)] if each else list(promised)
-        return tuple(each)
+            if release.guarantee is None:
+                return None
+            promised: tuple[Any, ...] = release.row_guarantees or (release.guarantee,)
+            if each:
+                n_rows = max(len(each), len(promised))
+                each, promised = (one * n_rows if len(one) == 1 else one for one in (each, promised))
+                each = _together_by_row(each, promised)
+            else:
+                each = promised
+        return each[:1] if len(set(distinct(each))) == 1 else each
 
     @property
     def simulated(self) -> bool:
@@ -148,6 +155,15 @@ def _together(one: Guarantee, other: Guarantee) -> Guarantee:
         return one.compose(other)
     row = [Guarantee(g.epsilon, g.precision) for g in (one, other)]
     return row[0].compose(row[1])
+
+
+def _together_by_row(each: tuple[Guarantee, ...], others: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
+    """By identity: millions of rows share few promises, and to add fractions takes long."""
+    pairs: dict[tuple[int, int], Guarantee] = {}
+    for one, other in zip(each, others, strict=True):
+        if (id(one), id(other)) not in pairs:
+            pairs[id(one), id(other)] = _together(one, other)
+    return tuple(pairs[id(one), id(other)] for one, other in zip(each, others, strict=True))
 
 
 def combine_releases(*releases: PrivateCounts | CombinedReleases) -> CombinedReleases:

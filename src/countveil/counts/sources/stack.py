@@ -16,7 +16,7 @@ from countveil.counts.cells.layout import (
     flat_cells,
     n_rows_and_width,
 )
-from countveil.counts.guarantees import for_rows
+from countveil.counts.guarantees import distinct, for_rows
 from countveil.counts.inputs.labels import (
     axis_labels,
     check_same_labels,
@@ -290,14 +290,16 @@ def _promises(
         else:
             promised = part.row_guarantees or (part.guarantee,) * part.shape[0]
             each += promised
-            units.add(next(g.unit for g in (part.guarantee, *promised) if g is not None))
+            units.add(distinct((part.guarantee, *promised))[0].unit)
     if len(units) > 1:
         raise ValueError(f"parts: expected guarantees for one unit, got {' and '.join(sorted(units))}")
     unit = units.pop()
     # That of a person is about all rows of theirs, also where each has a level of its own.
-    known = [Guarantee(g.epsilon, g.precision, unit) for g in set(each) if g is not None]
-    for_unit = {(g.epsilon, g.precision): g for g in known}
-    rows = tuple(None if g is None else for_unit[g.epsilon, g.precision] for g in each)
-    if None in rows:
+    known = distinct(each)
+    for_unit = {(g.epsilon, g.precision): Guarantee(g.epsilon, g.precision, unit) for g in known}
+    of_row = {id(None): None, **{id(g): for_unit[g.epsilon, g.precision] for g in known}}
+    rows = tuple(of_row[id(g)] for g in each)
+    if any(row is None for row in rows):
         return None, for_rows(rows)
-    return max(known, key=lambda g: g.rate), None if len(for_unit) == 1 else for_rows(rows)
+    weakest = max(for_unit.values(), key=lambda g: g.rate)
+    return weakest, None if len(for_unit) == 1 else for_rows(rows)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -100,9 +101,7 @@ class MpiCrew:
     def close(self) -> None:
         """The others are free for the next fit."""
         if self._broken:
-            traceback.print_exc()
-            print("countveil: rank 0 has failed, and ends the job", file=sys.stderr, flush=True)
-            self._ranks.Abort(1)
+            _end_the_job(self._ranks)
         self._ranks.bcast((_END, ()))
         self._shard.__exit__(None, None, None)
 
@@ -163,12 +162,17 @@ def _follow() -> NoReturn:
     try:
         _Follower().serve()
     except BaseException:
-        traceback.print_exc()
-        print(
-            f"countveil: rank {world().Get_rank()} has failed, and ends the job", file=sys.stderr, flush=True
-        )
-        world().Abort(1)
+        _end_the_job(world())
     raise SystemExit(0)
+
+
+def _end_the_job(ranks: Any) -> None:
+    """For the error that is being handled, once it is told of."""
+    said = f"{traceback.format_exc()}countveil: rank {ranks.Get_rank()} has failed, and ends the job\n"
+    sys.stderr.write(said)
+    sys.stderr.flush()
+    time.sleep(1.0)  # what a launcher has not passed on when a rank aborts is lost
+    ranks.Abort(1)
 
 
 def _rows_alone(result: Any, axes: Mapping[str, int]) -> Any:

@@ -21,7 +21,7 @@ from countveil.counts.cells.layout import n_rows_and_width
 from countveil.inference.memory_needed import numbers_of_factors, numbers_unfolded, products_of_a_rate
 from countveil.models.einsum.model import EinsumModel
 from countveil.models.shared_factors import SharedFactors
-from countveil.posterior.align.invariants import row_sum_name
+from countveil.posterior.align.invariants import component_dim, row_sum_name
 from countveil.posterior.runs.running_group import RUNNING
 from countveil.posterior.runs.schema import is_described
 
@@ -78,7 +78,7 @@ def check_read(
 ) -> None:
     """Refuse what was read of a run of so many bytes unless its axes, data and draws are of one problem."""
     if not keeps_all(attributes):
-        _check_running(tree, attributes)
+        _check_running(tree, attributes, model)
     views, draws = json.loads(tree.attrs.get("views", "{}")), tree["posterior"].to_dataset()
     # A table of scalars has a line for every combination of their axes, and summaries are of all that is there.
     scalars = json.loads(tree.attrs["scalars"])
@@ -86,6 +86,11 @@ def check_read(
         raise ValueError("monitored scalars of other axes")
     if not set(draws.data_vars) <= {*json.loads(tree.attrs["fields"]), *scalars}:
         raise ValueError("draws of other fields")
+    # Draws meet draws, and numpy would make gigabytes of a few that stand on other axes than the rest.
+    kept = {dim: tree["sample_stats"].sizes[dim] for dim in ("chain", "draw")}
+    for field in draws.data_vars.values():
+        if list(field.sizes.items())[:2] != list(kept.items()):
+            raise ValueError("draws of other axes")
     # Each view is a posterior of its own, with axes and labels of its own.
     room = Room(n_bytes)
     for view, told in (views or {"": attributes}).items():
@@ -148,14 +153,30 @@ def _sizes(model: EinsumModel, shape: Sequence[int]) -> dict[str, int]:
     return {**model._sizes, **dict(zip(model._spec.output, shape, strict=True))}
 
 
-def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any]) -> None:
-    """A run that has not kept all draws has running means of its chains, over its axes."""
+def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any], model: Any) -> None:
+    """A run that has not kept all draws has running means of its chains, over its axes and components."""
     group = tree[RUNNING].to_dataset()
     expected = dict(zip(attributes["dims"], attributes["shape"], strict=True))
     expected["chain"] = tree["sample_stats"].sizes["chain"]
     same = all(group.sizes.get(dim, length) == length for dim, length in expected.items())
     if not same or not {"n_draws", "root", "length"} <= set(group) or not (group["n_draws"] > 0).all():
         raise ValueError("other running means")
+    # Means meet means by their places: of other lengths numpy would make gigabytes of a few.
+    if isinstance(model, EinsumModel):
+        of_axes = model._spec.per_axis is not None
+        component = component_dim(model) if of_axes else "community"
+        n_components = model._sizes[model._spec.latent] if of_axes else getattr(model, "n_communities", 0)
+        shape = attributes["shape"]
+        expected |= {component: n_components, "to_community": n_components}
+        expected["matched"] = sum(shape[1:]) if of_axes else shape[0]
+        root, each = (component, "matched"), (component,)
+        known: dict[str, tuple] = {"n_draws": (), "length": each, "root": root, "share": each}
+        for name, one in group.data_vars.items():
+            dims = known.get(str(name), group[str(name).removesuffix("_sd")].dims[1:])
+            if one.dims != ("chain", *dims) or any(
+                n != expected.get(str(dim)) for dim, n in one.sizes.items()
+            ):
+                raise ValueError("other running means")
 
 
 def _check_axes(
@@ -193,6 +214,8 @@ def _check_draws(shape: tuple[int, ...], draws: xr.Dataset, model: EinsumModel) 
     lengths = {dim: len(labels) for dim, labels in getattr(model, "coordinates", {}).items()}
     for name in spec.factors:
         lengths |= {dim: sizes[c] for dim, c in zip(dims[name], spec.term(name), strict=True)}
+    if spec.per_axis is not None:
+        dims = {**dims, row_sum_name(model): (component_dim(model),)}
     for name in dims.keys() & draws.data_vars.keys():
         if (
             draws[name].shape[2:] != tuple(lengths[dim] for dim in dims[name])

@@ -228,6 +228,48 @@ def test_noise_that_tells_of_the_cell_beside_at_one_level_alone_is_caught(level,
     assert failed(100_000) == (FORMS - GRAPHS if level == "rows" else FORMS)  # whose rows share one level
 
 
+@pytest.mark.parametrize("dropped", ["always", "without negative values"])
+@pytest.mark.parametrize("level", ["one for all", "rows"])
+def test_usual_calls_without_noise_are_caught(level, dropped, monkeypatch):
+    """Where it is right for guarantees so strong that nobody gives them."""
+    original, drops = PRIVATIZE._noisy, []
+
+    def noisy(given, promise):
+        for block in original(given, promise):
+            shared = promise.rows is None
+            usual = shared and promise.guarantee.rho > 1e-3
+            if (usual if level == "one for all" else not shared) and (dropped == "always" or drops[-1]):
+                true = given.counts.rows(block.start, block.start + len(block.values))
+                block.values[:] = np.asarray(true).reshape(block.values.shape)
+            yield block
+
+    def told(release):
+        return lambda *given, **options: (
+            drops.append(not options["keep_negative"]) or release(*given, **options)
+        )
+
+    monkeypatch.setattr(PRIVATIZE, "_noisy", noisy)
+    for name in ("privatize", "privatize_to_file"):
+        monkeypatch.setattr(paths, name, told(getattr(paths, name)))
+    assert failed() == (FORMS if level == "one for all" else FORMS - GRAPHS)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_noise_that_tells_of_the_cell_beside_along_each_of_three_axes_is_found(axis, monkeypatch):
+    right = RowGuarantees.add_noise
+
+    def broken(self, counts, start):
+        noise = right(self, np.zeros_like(counts), start)
+        if counts.ndim == 2 and counts.shape[1] % paths._LAST == 0:  # a row comes flattened
+            counts_of = counts.reshape(len(counts), -1, paths._LAST)
+            beside = np.roll(counts_of, 1, axis=axis).reshape(counts.shape)
+            noise = np.where((beside >= 10), np.abs(noise) * np.where(beside % 2 == 1, 1, -1), noise)
+        return counts + noise
+
+    monkeypatch.setattr(RowGuarantees, "add_noise", broken)
+    assert "an array of three axes" in failed()
+
+
 def test_another_rate_for_a_person_is_caught(monkeypatch):
     def other(counts, guarantee):
         faster = (

@@ -1,15 +1,16 @@
 """Does every way to a release give the noise it should? Through ``privatize`` and ``privatize_to_file``.
 
-Each form is released with one guarantee for all, that of a document and that of a person, so strong that a cell
-without noise shows, and one with the noise of another cell or of another release; without negative values; and with
-a guarantee for every row (graphs, whose rows must share one, with each of them). Every level must have its own law,
-whatever kind of count it is added to, or stands beside where noise is strong, and just the cells that should be are
-released. At the usual size matrices
-are so large that they are worked on in several blocks of rows.
+Each form is released with one guarantee for all: with each of the usual ones and, for a document and for a person,
+with one so strong that a cell without noise shows, and one with the noise of another cell or of another release.
+It is released with a guarantee for every row, too (but graphs, whose rows must share one), and all this with
+negative values and without. Every level must have its own law, whatever kind of count it is added to, or stands
+beside where noise is strong, and just the cells that should be are released. At the usual size matrices are so
+large that they are worked on in several blocks of rows.
 """
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -29,6 +30,10 @@ from countveil.privacy import Guarantee
 # Not stronger: the sum of a release's values must stay exact in a file.
 STRONG = Guarantee(1, precision=10**9)
 OF_PERSON = Guarantee(1, precision=10**9, unit="person")  # the same noise
+# Axes of a matrix, and steps; along the middle one of three axes, of which the last has so many places.
+_LAST = 4
+_BESIDE = [(axis, step) for axis in (0, 1) for step in (1, -1)]
+_BESIDE_IN_THE_MIDDLE = [(1, _LAST), (1, -_LAST)]
 # Rows and columns without a count, beside cells without one.
 _EMPTY = 0.05
 Promise = Guarantee | list[Guarantee]
@@ -41,18 +46,19 @@ def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
     """Tables and graphs with some ``size`` cells, and other forms with three times as many; most are zeros."""
     rng = np.random.default_rng()
     # The unit changes no noise, and only rows and cells have levels by row.
-    levels = [*(Guarantee(one.epsilon, one.precision) for one in guarantees), STRONG]
+    usual = [Guarantee(one.epsilon, one.precision) for one in guarantees]
+    levels = [*usual, *[STRONG] * len(usual)]  # half of the rows: their cells are looked at one by one
     checks = []
     for name, (path, kept) in _paths().items():
         of_graph = path in _GRAPHS
-        side = max(int((3 * size if path in _BLOCKS else size) ** 0.5), 20) // 4 * 4
+        side = max(int((3 * size if path in _BLOCKS else size) ** 0.5), 20) // _LAST * _LAST
         counts = mixed_counts((side, side), rng)
         counts[rng.random(counts.shape) < 0.6] = 0
         counts[rng.random(side) < _EMPTY] = 0
         counts[:, rng.random(side) < _EMPTY] = 0
         # By chance: in turn they would be the same in every block whose number of rows is a multiple.
         by_row = [levels[i] for i in rng.permutation(np.arange(side) % len(levels))]
-        others: list[Promise] = [*guarantees] if of_graph else [by_row]
+        others: list[Promise] = [*usual] if of_graph else [*usual, by_row]
         with warnings.catch_warnings():
             # Which there may well be: that is how strong a guarantee can be.
             warnings.simplefilter("ignore", NoiseAloneWarning)
@@ -65,24 +71,25 @@ def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises:
     strong: list[np.ndarray] = []
     rng = np.random.default_rng()
     half = any_half(rng)
-    ways = [*((promise, True) for promise in promises), (STRONG, False)]
-    for promise, negative in ways:
+    beside = [*_BESIDE, *(_BESIDE_IN_THE_MIDDLE if path is _array else ())]
+    for promise, negative in itertools.product(promises, (True, False)):
+        each = promise if isinstance(promise, list) else [promise] * len(counts)
+        is_strong = np.array([one.rate == STRONG.rate for one in each])[:, None]
         released = np.ma.asarray(path(counts, promise, negative).to_dense()).reshape(counts.shape)
         if negative and not np.array_equal(~np.ma.getmaskarray(released), kept):
             return Check(f"through {name}", False, "other cells are released than should be")
         noise, seen = released.data - counts, kept
         if not negative:
             seen = kept & (released.data > 0)
-            noise = np.where(seen, noise, noise_below(counts, STRONG.rho, rng))
-            found.append(above_pvalue(released.data[kept & (counts == 0)]))
-        each = promise if isinstance(promise, list) else [promise] * len(counts)
+            noise = np.where(seen, noise, noise_below(counts, np.array([[one.rho] for one in each]), rng))
+            found.append(above_pvalue(released.data[kept & is_strong & (counts == 0)]))
         for level in dict.fromkeys(each):
             of_level = np.array([one == level for one in each])[:, None]
             here = kept & of_level
             found.append(fit_pvalue(noise[here], level.rho))
             found += [fit_pvalue(noise[here & kind], level.rho) for kind in kinds(counts, half)]
             if level.rate == STRONG.rate:
-                found += beside_pvalues(noise, here, counts, half)
+                found += beside_pvalues(noise, here, counts, half, beside)
                 strong.append(noise[seen & of_level])
     of_all = np.concatenate(strong)
     found += [raw_pvalue(of_all, STRONG.rho), copied_pvalue(of_all, STRONG.rho)]
@@ -102,17 +109,18 @@ def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises:
     return check_pvalue(f"through {name}", min(found) * len(found), good, bad, finds=finds)
 
 
-def beside_pvalues(noise: np.ndarray, kept: np.ndarray, counts: np.ndarray, half: int) -> list[float]:
-    """Noise has its law whatever the cells beside hold, along either axis: it may be right by its own count."""
+def beside_pvalues(
+    noise: np.ndarray, kept: np.ndarray, counts: np.ndarray, half: int, beside: Sequence[tuple[int, int]]
+) -> list[float]:
+    """Noise has its law whatever the cells beside hold, along any axis: it may be right by its own count."""
     return [
         fit_pvalue(noise[kept & np.roll(kind, step, axis)], STRONG.rho)
         for kind in kinds(counts, half)
-        for axis in (0, 1)
-        for step in (1, -1)
+        for axis, step in beside
     ]
 
 
-def noise_below(counts: np.ndarray, rho: float, rng: np.random.Generator) -> np.ndarray:
+def noise_below(counts: np.ndarray, rho: np.ndarray | float, rng: np.random.Generator) -> np.ndarray:
     """Noise that may have taken these counts to 0 or below, so that a release without negative values has 0 there.
 
     ``P(-tau = y + k | tau <= -y)`` is ``(1 - alpha) * alpha**k``, whatever y is. In place of what was clamped it
@@ -161,7 +169,7 @@ def _all(n: int) -> np.ndarray:
 
 
 def _array(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:
-    return privatize(counts.reshape(len(counts), -1, 4), guarantee=promise, keep_negative=negative)
+    return privatize(counts.reshape(len(counts), -1, _LAST), guarantee=promise, keep_negative=negative)
 
 
 def _sparse(counts: np.ndarray, promise: Promise, negative: bool) -> PrivateCounts:

@@ -1,16 +1,20 @@
 """The audit looks at releases, not only at add_noise: faults of privatize, of levels by row, of graphs and files."""
 
 import importlib
+import re
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from auditing import zoo
 from countveil.auditing import paths
+from countveil.auditing.check import POWER
 from countveil.auditing.paths import check_paths
 from countveil.counts.guarantees import RowGuarantees
 from countveil.counts.inputs.graphs import GraphCounts
 from countveil.privacy import Guarantee, add_noise
+from goodness_of_fit import SEED, fits, rejects
 
 GIVEN = []
 PRIVATIZE = importlib.import_module("countveil.counts.privatize")  # the module: the package has the function
@@ -341,3 +345,36 @@ def test_a_file_that_holds_other_values_is_caught(monkeypatch):
 
     monkeypatch.setattr(PRIVATIZE, "stream_release", stream)
     assert failed() == {"a file"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "sign"), [("of those with a count", 1), ("of those without", 0)])
+def test_the_share_of_raw_cells_in_one_way_that_is_named_is_found(kind, sign, monkeypatch):
+    """Through a whole check: what a person is promised, without negative values, leaves so many cells raw."""
+    right, released, way, share = RowGuarantees.add_noise, paths.privatize, [], [0.0]
+    rng = np.random.default_rng([SEED, 3])
+
+    def told(*given, **options):
+        promise = options["guarantee"]
+        way.append(not options["keep_negative"] and getattr(promise, "unit", "") == "person")
+        return released(*given, **options)
+
+    def broken(self, counts, start):
+        raw = (np.sign(counts) == sign) & (rng.random(counts.shape) < share[0]) & way[-1]
+        return np.where(raw, counts, right(self, counts, start))
+
+    form = "a sparse matrix"
+    only = {form: paths._paths()[form]}
+    monkeypatch.setattr(paths, "_paths", lambda: only)
+    monkeypatch.setattr(paths, "privatize", told)
+    monkeypatch.setattr(RowGuarantees, "add_noise", broken)
+    usual = [Guarantee(1), Guarantee(3)]
+    found = {1.0: [], 0.3: []}
+    for part, alarms in found.items():
+        for _ in range(40):
+            share[0] = 0.0
+            named = re.search(rf"one in ([0-9,]+) {kind}", str(check_paths(usual, 25_000)[0]))[1]
+            share[0] = part / int(named.replace(",", ""))
+            alarms.append(not check_paths(usual, 25_000)[0].passed)
+    assert fits(stats.binomtest(sum(found[1.0]), 40, POWER, alternative="less").pvalue)
+    assert rejects(stats.binomtest(sum(found[0.3]), 40, POWER, alternative="less").pvalue)

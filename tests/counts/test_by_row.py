@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from countveil.counts import combine_releases, load_release, privatize, privatize_to_file, stack_rows
+from countveil.counts import (
+    append_release,
+    combine_releases,
+    load_release,
+    privatize,
+    privatize_to_file,
+    stack_rows,
+)
 from countveil.counts.cells.layout import same_arrays
 from countveil.privacy import Guarantee
 from goodness_of_fit import discrete_pvalue, fits, rejects
@@ -202,15 +209,39 @@ def test_levels_by_label_are_refused(given):
     assert in_order.row_guarantees == (Guarantee(0.5), Guarantee(9))
 
 
-def test_stacked_networks_are_networks_whatever_their_rows_are_called():
+WRITERS = ["ann", "bo", "cy"]
+LETTERS = pd.DataFrame({"from": WRITERS, "to": ["bo", "cy", "ann"], "n": 1})
+NETWORKS_BY_FORM = {
+    "graph": lambda: {"counts": nx.DiGraph(list(zip(LETTERS["from"], LETTERS["to"], strict=True)))},
+    "long table": lambda: {"counts": LETTERS, "long": ("from", "to", "n"), "columns": WRITERS},
+    "wide table": lambda: {
+        "counts": LETTERS.pivot_table(index="from", columns="to", values="n", fill_value=0),
+        "columns": WRITERS,
+    },
+    "array": lambda: {"counts": np.eye(3, dtype=int), "columns": WRITERS},
+}
+
+
+@pytest.mark.parametrize("form", NETWORKS_BY_FORM)
+def test_stacked_networks_are_networks_whatever_their_rows_are_called(form, tmp_path):
     """What somebody received lies in the rows of others."""
-    people = ["ann", "bo", "cy"]
-    mails = nx.DiGraph([("ann", "bo"), ("bo", "cy"), ("cy", "ann")])
-    strong = privatize(mails, epsilon=1, unit="person", rows=people)
-    weak = privatize(mails, epsilon=3, unit="person", rows=people)
-    names = [f"{name} {year}" for year in (2024, 2025) for name in people]
-    both = stack_rows(strong, weak, rows=names, different_rows=True)
-    assert both.guarantee_for([0]).epsilon == 3
+    strong, weak = (
+        privatize(epsilon=n, unit="person", rows=WRITERS, **NETWORKS_BY_FORM[form]()) for n in (1, 3)
+    )
+    years = [[f"{name} {year}" for name in WRITERS] for year in (2024, 2025)]
+    both = stack_rows(strong, weak, rows=[*years[0], *years[1]], different_rows=True)
+    both.save(tmp_path / "both.parquet")
+    for one in (both, load_release(tmp_path / "both.parquet")):
+        assert one.guarantee_for([0]).epsilon == 3
+    renamed = [stack_rows(one, rows=names) for one, names in zip((strong, weak), years, strict=True)]
+    for names, one in zip(("a", "b"), renamed, strict=True):
+        one.save(tmp_path / f"{names}.parquet")
+    if form != "graph":
+        with pytest.raises(ValueError, match="got a network's people"):
+            stack_rows(*renamed)
+        with pytest.raises(ValueError, match="got a network's people"):
+            append_release(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert stack_rows(*renamed, different_rows=True).guarantee_for([0]).epsilon == 3
 
 
 @pytest.mark.parametrize("by_row", [False, True])

@@ -13,6 +13,7 @@ from scipy import sparse
 
 import countveil as cv
 from countveil.inference.carry import Carry, RowFile, SpreadRows
+from countveil.posterior.describe import describe_run
 from countveil.posterior.runs import checkpoint
 from countveil.posterior.runs.growing_array import CODEC
 from countveil.posterior.runs.run_files import RunFiles
@@ -276,3 +277,43 @@ def test_draws_of_a_stopped_run_are_not_overwritten_either(tmp_path):
         cv.resume(stopped, progress=False)
     with pytest.warns(UserWarning, match="has 1 of 2 draws per chain"):
         assert cv.load_posterior(stopped).n_draws == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("dims", lambda one: [one[1]] * 2),
+        ("dims", lambda one: [*one, "further"]),
+        ("labelled", lambda one: [True] * 40),
+        ("scalars", lambda one: [one[0]] * 2),
+        ("fields", lambda one: [*one, one[0]]),
+        ("fields", lambda one: [f"field {i}" for i in range(400)]),
+        ("views", lambda _: {f"view {i}": {} for i in range(400)}),
+        ("views", lambda _: {"one": {"dims": ["row", "row"], "labelled": [True, True]}}),
+    ],
+)
+def test_lists_of_names_have_each_once_by_whatever_door(name, made, run):
+    """Each name is an array that is read: of 42 kB one and the same came to 7 GB, or took minutes."""
+    path = run / "zarr.json"
+    node = json.loads(path.read_text())
+    one = json.loads(node["attributes"].get(name, "{}"))
+    node["attributes"][name] = json.dumps(made(one))
+    path.write_text(json.dumps(node))
+    other = shutil.copytree(run, run.parent / "other.zarr")
+
+    def merged(place):
+        cv.merge_runs([place, other], run.parent / "merged.zarr")
+
+    for door in (cv.load_posterior, cv.resume, describe_run, merged):
+        with pytest.raises(cv.PosteriorFileError, match="expected a whole run, got a damaged one"):
+            door(run)
+
+
+def test_labels_of_a_run_are_texts(run):
+    """Numbers would be made objects, one by one: gigabytes of a kilobyte."""
+    path = run / "zarr.json"
+    node = json.loads(path.read_text())
+    node["attributes"] |= {"dims": json.dumps(["chain", "column"]), "labelled": json.dumps([True, False])}
+    path.write_text(json.dumps(node))
+    with pytest.raises(cv.PosteriorFileError, match="expected a whole run, got a damaged one"):
+        cv.resume(run, progress=False)

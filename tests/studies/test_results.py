@@ -225,11 +225,14 @@ def test_settings_of_something_else_are_refused(about, tmp_path):
         run_study(STUDY, tmp_path, SETTINGS, {})
 
 
-def test_a_picture_of_a_strangers_study_has_few_panels(tmp_path):
+@pytest.mark.parametrize("name", ["level", "size", "sweeps"])
+def test_a_strangers_study_has_few_panels_and_lengths(name, tmp_path):
     folder = ResultFolder(tmp_path / "study", STUDY, "nothing")
-    for i in range(41):
-        folder.add(Job("exact", "paper", 1.0, 0, 100, size=i), Found({}), 1.0)
-    with pytest.raises(ValueError, match=r"fits.csv: expected at most 40 different values of size, got more"):
+    for i in range(1, 42):
+        folder.add(Job("exact", "paper", 1.0, 0, 100)._replace(**{name: i}), Found({}), 1.0)
+    with pytest.raises(
+        ValueError, match=rf"fits.csv: expected at most 40 different values of {name}, got more"
+    ):
         folder.write_results()
 
 

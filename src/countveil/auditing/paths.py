@@ -69,6 +69,10 @@ def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
 def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises: list[Promise]) -> Check:
     found: list[float] = []
     strong: list[np.ndarray] = []
+    # Cells where a raw count would show by itself, with and without negative values; and those without a count.
+    shows: dict[bool, list[int]] = {True: [], False: []}
+    empty: list[int] = []
+    fewest: dict[Guarantee, int] = {}  # cells that a level has in a way
     rng = np.random.default_rng()
     half = any_half(rng)
     beside = [*_BESIDE, *(_BESIDE_IN_THE_MIDDLE if path is _array else ())]
@@ -82,29 +86,33 @@ def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises:
         if not negative:
             seen = kept & (released.data > 0)
             noise = np.where(seen, noise, noise_below(counts, np.array([[one.rho] for one in each]), rng))
-            found.append(above_pvalue(released.data[kept & is_strong & (counts == 0)]))
+            without = kept & is_strong & (counts == 0)
+            empty += [int(without.sum())] * bool(is_strong.any())
+            found.append(above_pvalue(released.data[without]))
         for level in dict.fromkeys(each):
             of_level = np.array([one == level for one in each])[:, None]
             here = kept & of_level
             found.append(fit_pvalue(noise[here], level.rho))
+            fewest[level] = min(int(here.sum()), fewest.get(level, here.size))
             found += [fit_pvalue(noise[here & kind], level.rho) for kind in kinds(counts, half)]
             if level.rate == STRONG.rate:
                 found += beside_pvalues(noise, here, counts, half, beside)
                 strong.append(noise[seen & of_level])
+                shows[negative].append(int((here & (negative | (counts > 0))).sum()))
     of_all = np.concatenate(strong)
     found += [raw_pvalue(of_all, STRONG.rho), copied_pvalue(of_all, STRONG.rho)]
-    # All ways are looked at together, and one alone may leave cells without noise.
-    fewest, empty = min(part.size for part in strong), int((counts[kept] == 0).sum())
-    one = one_in(of_all.size, STRONG.rho, len(found)) * fewest // of_all.size
+    # All ways are looked at together, and one alone may leave cells without noise, or have another rate.
+    share = one_in(of_all.size, STRONG.rho, len(found)) / of_all.size
+    one, one_with = (int(share * min(shows[negative])) for negative in (True, False))
     good, bad = (
         "every cell and every row's level has its noise",
         "some cells do not have the noise they should",
     )
-    error = smallest_error(STRONG.rho, fewest, len(found))
+    errors = [smallest_error(level.rho, size, len(found)) for level, size in fewest.items()]
+    rate = f"a rate that is off by {max(filter(None, errors)):.0%}, " if all(errors) else ""
     finds = (
-        (f"a rate that is off by {error:.1%}, " if error else "")
-        + f"one cell in {one:,} without noise; without negative values, of those without a count one in "
-        f"{one_clamped_in(empty, len(found)):,}"
+        f"{rate}one cell in {one:,} without noise; without negative values one in {one_with:,} of those with a "
+        f"count, and one in {one_clamped_in(min(empty), len(found)):,} of those without"
     )
     return check_pvalue(f"through {name}", min(found) * len(found), good, bad, finds=finds)
 

@@ -188,10 +188,8 @@ class PrivateCounts:
                 "rows: expected row numbers, got one that is the label of another row, which may be meant; "
                 "release.row_guarantees has the promises of all rows in their order"
             )
-        pairs = shares_labels(self.labels) or any(
-            record.form in FORMS and FORMS[record.form].pairs for record in self.records
-        )
-        if each is not None and pairs:
+        by_form = any(record.form in FORMS and FORMS[record.form].pairs for record in self.records)
+        if each is not None and (by_form or self._shares_people):
             chosen = list(range(self.shape[0]))
         if each is None:
             weakest = self.guarantee
@@ -202,6 +200,11 @@ class PrivateCounts:
             weakest = max(promised, key=lambda g: g.rate)
         assert weakest is not None
         return Guarantee(weakest.epsilon, weakest.precision, unit="person")
+
+    @property
+    def _shares_people(self) -> bool:
+        """Whether a label stands on two axes, or did before rows got other names."""
+        return shares_labels(self.labels) or any(record.pairs for record in self.records)
 
     @property
     def plain_rows(self) -> np.ndarray:

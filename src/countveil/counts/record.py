@@ -22,6 +22,8 @@ class Record(NamedTuple):
     labels: tuple[str, ...]  # for each axis whether its labels are "declared", "from the data" or "none"
     stability: str  # how many counts one thing in them can move, in a sentence
     software: str
+    #: Whether it was a network by labels on two axes, which got other names since: a cell belongs to two people.
+    pairs: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON.
@@ -39,12 +41,17 @@ def new_record(form: str, labels: tuple[str, ...], stability: str) -> Record:
 
 def read_record(given: Any, n_axes: int) -> Record:
     """What ``to_dict`` gave; ValueError if it did not."""
-    record = Record(given["id"], given["form"], tuple(given["labels"]), given["stability"], given["software"])
+    record = Record(
+        given["id"], given["form"], tuple(given["labels"]), given["stability"], given["software"],
+        given.get("pairs", False),
+    )  # fmt: skip
     texts = (record.id, record.form, record.stability, record.software, *record.labels)
     if not all(isinstance(text, str) and 0 < len(text) <= _TEXT for text in texts):
         raise ValueError("expected a record of short texts")
     if not re.fullmatch("[0-9a-f]{32}", record.id):
         raise ValueError("expected an id of 32 hexadecimal digits")
+    if type(record.pairs) is not bool:
+        raise ValueError("expected pairs to be true or false")
     if len(record.labels) != n_axes:
         raise ValueError(f"expected a record of {n_axes} axes")
     return record

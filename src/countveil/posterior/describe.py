@@ -246,20 +246,20 @@ def _views(
     """Of every array its shape, axes, which of them are labelled, and what it is; of a single one under ``""``."""
     views = json.loads(attributes.get("views", "{}"))
     own = {name: json.loads(attributes[name]) for name in ("shape", "axes", "labelled")}
-    found = {}
+    found, places = {}, places_in(attributes)
     for view, one in (views or {"": own}).items():
         release = releases.get(f"release_{view}" if view else "release")
         found[str(view)] = {
             "shape": [int(n) for n in one["shape"]],
             "axes": [str(axis) for axis in one["axes"]],
             "labelled": [bool(has) for has in one["labelled"]],
-            "data": str(release) if release is not None else _outside(attributes, view),
+            "data": str(release) if release is not None else _outside(places, view),
         }
     return found
 
 
-def _outside(attributes: Mapping[str, Any], view: str) -> str:
-    place = places_in(attributes).get(f"release_{view}" if view else "release")
+def _outside(places: Mapping[str, Any], view: str) -> str:
+    place = places.get(f"release_{view}" if view else "release")
     if place is None:
         return "plain counts, which are not in the run"
     return f"the release {visible(str(place['path']))}, which is not in the run"

@@ -95,7 +95,11 @@ class ResultFolder:
     def done(self) -> dict[Job, dict[str, float]]:
         """Measures of every job that is done."""
         found = {_job(line): _scores(line, self.study.measures) for line in self._lines()}
-        for name in ("level", "size"):  # of which a picture has panels
+        for name in (
+            "level",
+            "size",
+            "sweeps",
+        ):  # a picture has panels of the first, and lengths are compared
             if len({getattr(job, name) for job in found}) > MOST_KINDS:
                 raise ValueError(
                     f"{FITS}: expected at most {MOST_KINDS} different values of {name}, got more"

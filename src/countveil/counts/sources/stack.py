@@ -22,10 +22,10 @@ from countveil.counts.inputs.labels import (
     check_same_labels,
     common_axes,
     read_labels,
-    shares_labels,
 )
 from countveil.counts.inputs.spellings import coarse_keys
 from countveil.counts.private_counts import PrivateCounts
+from countveil.counts.record import Record
 from countveil.counts.sources.combine import is_same_release, shows_too_little
 from countveil.counts.sources.plain_counts import PlainCounts, read_plain_counts
 from countveil.privacy import Guarantee
@@ -99,7 +99,7 @@ def stack_rows(*parts: Any, rows: Any = None, different_rows: bool = False) -> P
             [p.negative if isinstance(p, PrivateCounts) and p.negative else _no_cells(p) for p in held]
         )
     simulated = any(release.simulated for release in releases)
-    records = () if simulated else tuple(record for release in releases for record in release.records)
+    records = () if simulated else tuple(record for release in releases for record in _records(release))
     guarantee, each = (None, None) if simulated else _promises(held)
     return PrivateCounts._from_contents(
         Contents(
@@ -108,6 +108,15 @@ def stack_rows(*parts: Any, rows: Any = None, different_rows: bool = False) -> P
             guarantee=guarantee, simulated=simulated, row_guarantees=each, records=records,
         )
     )  # fmt: skip
+
+
+def _records(release: PrivateCounts) -> tuple[Record, ...]:
+    """That it is a network must be known when its rows have other names than its columns, too."""
+    if not release._shares_people:
+        return release.records
+    if not release.records and (release.guarantee or release.row_guarantees):
+        raise ValueError("parts: expected networks with records, got one of an earlier version")
+    return tuple(record._replace(pairs=True) for record in release.records)
 
 
 def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) -> None:
@@ -149,7 +158,7 @@ def _check_different(releases: Sequence[PrivateCounts], different_rows: bool) ->
             "parts: expected labels that tell the rows of the releases apart, got rows without; releases of the "
             "same rows belong into combine_releases; different_rows=True says that they are different rows"
         )
-    if len(promising) > 1 and any(shares_labels(release.labels) for release in promising):
+    if len(promising) > 1 and any(release._shares_people for release in promising):
         raise ValueError(
             "parts: expected rows that stand on no other axis, got a network's people: one count may lie in the "
             "rows of two of them; different_rows=True says that none does"

@@ -24,7 +24,7 @@ from countveil.inference.settings import stored_settings
 from countveil.posterior.diagnostics.select import selection_of
 from countveil.posterior.runs.checkpoint import read_checkpoint
 from countveil.posterior.runs.checks.chunk import NotOpenedError
-from countveil.posterior.runs.checks.folder import check_folder
+from countveil.posterior.runs.checks.folder import MOST_NODES, check_folder
 from countveil.posterior.runs.packed_release import release_at, size_on_disk, unpack_release
 from countveil.posterior.runs.run_files import CHECKPOINT_GROUP, PLACE
 from countveil.posterior.runs.running_group import RUNNING, running_of
@@ -52,6 +52,8 @@ class PosteriorFileError(ValueError):
 
 #: Letters of an error that say what was found.
 _LONGEST_FOUND = 300
+#: Attributes that say something of every axis.
+_OF_AXES = ("axes", "dims", "shape", "labelled")
 #: Attributes that a posterior does not have.
 _OF_THE_FILE = ("checksum", "complete", "draws", "chains", "problem", "elsewhere")
 
@@ -153,17 +155,24 @@ def labels_in(folder: Path, attributes: Mapping[str, Any]) -> dict[str, tuple[np
     views = json.loads(attributes.get("views", "null"))
     if views is None:
         views = {"": {name: json.loads(attributes[name]) for name in ("dims", "labelled")}}
+    known: dict[str, np.ndarray] = {}  # views may share an axis
+    for one in views.values():
+        for dim, has in zip(one["dims"], one["labelled"], strict=True):
+            if has and dim not in known:
+                known[dim] = _labels_along(folder, dim)
     return {
         view: tuple(
-            _labels_along(folder, dim) if has else None
-            for dim, has in zip(one["dims"], one["labelled"], strict=True)
+            known[dim] if has else None for dim, has in zip(one["dims"], one["labelled"], strict=True)
         )
         for view, one in views.items()
     }
 
 
 def _labels_along(folder: Path, dim: str) -> np.ndarray:
-    labels: Any = zarr.open_array(path_below(folder / "posterior", dim), mode="r", zarr_format=3)[...]
+    array = zarr.open_array(path_below(folder / "posterior", dim), mode="r", zarr_format=3)
+    if array.ndim != 1 or array.dtype.kind not in "OTU":
+        raise damaged(folder, ValueError("labels that are no texts"))
+    labels: Any = array[...]
     return labels.astype(object)
 
 
@@ -206,7 +215,30 @@ def root_attributes(folder: Path) -> dict[str, Any]:
         raise PosteriorFileError(
             f"path: expected format version {VERSION} or older, got {found['version']}: update countveil"
         )
+    if not _lists_are_plain(found):
+        raise damaged(folder, ValueError("lists of other lengths, or with names that come again"))
     return found
+
+
+def _lists_are_plain(attributes: Mapping[str, Any]) -> bool:
+    """Whether what is looked through name by name has every name once, and no more of them than a run has arrays.
+
+    What is no list, or is not there, shows by itself where it is asked for.
+    """
+    try:
+        views = json.loads(attributes.get("views", "{}"))
+        lists = [json.loads(attributes[name]) for name in ("fields", "scalars") if name in attributes]
+        told = [{name: json.loads(attributes[name]) for name in _OF_AXES if name in attributes}]
+        told += views.values() if isinstance(views, dict) else [{}]
+        lists += [one["dims"] for one in told if "dims" in one]
+        right = all(len({len(one[name]) for name in _OF_AXES if name in one}) < 2 for one in told)
+        return (
+            right
+            and len(told) <= MOST_NODES
+            and all(len(set(one)) == len(one) <= MOST_NODES for one in lists)
+        )
+    except (TypeError, ValueError):
+        return False
 
 
 def _load_tree(folder: Path) -> xr.DataTree:

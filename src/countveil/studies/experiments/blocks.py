@@ -163,8 +163,9 @@ def picture(folder: Any, path: Path) -> None:
     show(grid[0, 0], network.counts, "true counts")
     show(grid[1, 0], network.rates, "true rates")
     n = float(network.counts[off_diagonal(ACTORS)].mean())
+    longest = max((job.sweeps for job in done), default=0)
     for job in done:
-        if job.release != SHOWN or job.prior != "paper" or job.sweeps != max(j.sweeps for j in done):
+        if job.release != SHOWN or job.prior != "paper" or job.sweeps != longest:
             continue
         found = folder.arrays(job)
         if found is None:

@@ -26,7 +26,7 @@ _LEAST_ROOM, _EXPANSION = 2**24, 1000
 #: Metadata of one node; and chunks that may be absent: zarr writes none of zeros alone.
 _LARGEST_METADATA, _MOST_ABSENT = 2**26, 1000
 #: Ours has some dozens of nodes, at depths 0, 1 and 2. Time grows faster than their number.
-_MOST_NODES, _DEEPEST, _MOST_DIMENSIONS = 300, 4, 32
+MOST_NODES, _DEEPEST, _MOST_DIMENSIONS = 300, 4, 32
 #: A text takes this much besides its letters, and a letter at most 4 bytes.
 _TEXT, _LETTER = 64, 4
 _SIZES = {
@@ -58,8 +58,8 @@ def check_folder(folder: Path) -> None:
         place = coming.pop()
         where, within = _within(place, folder), place.relative_to(folder).parts
         n_nodes += 1
-        if n_nodes > _MOST_NODES:
-            raise NotOpenedError(f"more than {_MOST_NODES} groups and arrays")
+        if n_nodes > MOST_NODES:
+            raise NotOpenedError(f"more than {MOST_NODES} groups and arrays")
         if len(within) > _DEEPEST:
             raise NotOpenedError(f"groups deeper than {_DEEPEST}, {where}")
         files, folders = _entries(place, folder)

@@ -88,8 +88,8 @@ def check_read(
         raise ValueError("draws of other fields")
     # Draws meet draws, and numpy would make gigabytes of a few that stand on other axes than the rest.
     kept = {dim: tree["sample_stats"].sizes[dim] for dim in ("chain", "draw")}
-    for field in draws.data_vars.values():
-        if list(field.sizes.items())[:2] != list(kept.items()):
+    for name, field in draws.data_vars.items():
+        if list(field.sizes.items())[: 2 + (name in scalars)] != list(kept.items()):
             raise ValueError("draws of other axes")
     # Each view is a posterior of its own, with axes and labels of its own.
     room = Room(n_bytes)

@@ -18,7 +18,7 @@ _STACK = """\
 Put many releases together, one below the other: those of a thousand people who
 each sent their own, say. Rows must have labels, every one once; columns and the
 unit of the guarantees must be the same. A folder stands for all releases in it,
-whatever their names; other files there are passed over."""
+whatever their names; hidden and other files there are passed over."""
 
 
 def configure(commands: Any) -> list[argparse.ArgumentParser]:

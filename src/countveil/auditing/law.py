@@ -31,6 +31,14 @@ def chances(rho: float, edges: np.ndarray) -> np.ndarray:
     return np.diff(np.concatenate([[0.0], cdf(rho, edges), [1.0]]))
 
 
+def _chances_of_other(rho: float, other: float, edges: np.ndarray, clamped: bool) -> np.ndarray:
+    if not clamped:
+        return chances(other, edges)
+    zero = np.zeros(1, np.int64)
+    below = cdf(rho, edges) * (cdf(other, zero) / cdf(rho, zero))
+    return np.diff(np.concatenate([[0.0], np.where(edges <= 0, below, cdf(other, edges)), [1.0]]))
+
+
 def groups(rho: float, size: int) -> np.ndarray:
     """Edges of at most some 200 intervals, each expecting enough of ``size`` samples; none where noise is rare."""
     reach = max(np.log(max(size / (2 * MIN_EXPECTED), 1)) / rho, 1.0)
@@ -65,10 +73,11 @@ def _up_to(noise: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.sort(noise), edges, side="right")
 
 
-def smallest_error(rho: float, size: int, tests: int) -> float | None:
+def smallest_error(rho: float, size: int, tests: int, *, clamped: bool = False) -> float | None:
     """The relative error of rho that ``fit_pvalue``, one of so many tests, finds with POWER; None if above 10 %.
 
-    By the noncentral chi-square, with noncentrality ``size * sum (p' - p)**2 / p``.
+    By the noncentral chi-square, with noncentrality ``size * sum (p' - p)**2 / p``. In a release without negative
+    values (``clamped``) of cells without a count, what is not positive was drawn anew, by the right rate.
     """
     edges = groups(rho, size)
     if not len(edges):
@@ -77,7 +86,10 @@ def smallest_error(rho: float, size: int, tests: int) -> float | None:
     limit = stats.chi2.isf(FALSE_ALARM / tests, len(edges))
     for off in OFF:
         away = min(
-            float(((chances(rho * (1 + sign * off), edges) - right) ** 2 / right).sum()) for sign in (-1, 1)
+            float(
+                ((_chances_of_other(rho, rho * (1 + sign * off), edges, clamped) - right) ** 2 / right).sum()
+            )
+            for sign in (-1, 1)
         )
         if stats.ncx2.sf(limit, len(edges), size * away) >= POWER:
             return off

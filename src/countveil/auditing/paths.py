@@ -72,7 +72,7 @@ def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises:
     # Cells where a raw count would show by itself, with and without negative values; and those without a count.
     shows: dict[bool, list[int]] = {True: [], False: []}
     empty: list[int] = []
-    fewest: dict[Guarantee, int] = {}  # cells that a level has in a way
+    fewest: dict[tuple[Guarantee, bool], int] = {}  # cells that a level has in a way
     rng = np.random.default_rng()
     half = any_half(rng)
     beside = [*_BESIDE, *(_BESIDE_IN_THE_MIDDLE if path is _array else ())]
@@ -93,7 +93,7 @@ def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises:
             of_level = np.array([one == level for one in each])[:, None]
             here = kept & of_level
             found.append(fit_pvalue(noise[here], level.rho))
-            fewest[level] = min(int(here.sum()), fewest.get(level, here.size))
+            fewest[level, negative] = min(int(here.sum()), fewest.get((level, negative), here.size))
             found += [fit_pvalue(noise[here & kind], level.rho) for kind in kinds(counts, half)]
             if level.rate == STRONG.rate:
                 found += beside_pvalues(noise, here, counts, half, beside)
@@ -108,7 +108,10 @@ def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises:
         "every cell and every row's level has its noise",
         "some cells do not have the noise they should",
     )
-    errors = [smallest_error(level.rho, size, len(found)) for level, size in fewest.items()]
+    errors = [
+        smallest_error(level.rho, size, len(found), clamped=not negative)
+        for (level, negative), size in fewest.items()
+    ]
     rate = f"a rate that is off by {max(filter(None, errors)):.0%}, " if all(errors) else ""
     finds = (
         f"{rate}one cell in {one:,} without noise; without negative values one in {one_with:,} of those with a "

@@ -364,7 +364,13 @@ def test_a_long_text_in_many_lines_is_read_once(tmp_path):
     pq.write_table(pa.table({"row": codes, "n": np.ones(2_000, np.int64)}), file, store_schema=False)
     found = as_table(read_count_file(file, InputOptions())).column(0)
     assert len({id(one) for one in found}) == 1
-    assert privatize(file, 900, long=("row", "n"), labels=[[text]]).to_dense().tolist() == [2_000]
+    assert privatize(file, 900, long=("row", "n"), labels=[["ann"]]).to_dense().tolist() == [0]
+    # As a label it is too long, and no message has all of it.
+    for options in ({"labels": [[text]]}, {"public_labels": True}):
+        with pytest.raises(ValueError, match="row labels of at most 2,000 letters, got a longer one"):
+            privatize(file, 900, long=("row", "n"), **options)
+    with pytest.raises(ValueError, match="axis names of at most 2,000 letters, got a longer one"):
+        cv.PrivateCounts([[1]], alpha=0.5, labels={text: ["a"], "word": ["b"]})
 
 
 @pytest.mark.filterwarnings(LEFT_OUT)

@@ -502,6 +502,25 @@ def test_draws_are_those_of_the_model(kind, run, tmp_path):
     refused(tmp_path / "other.zarr", "damaged")
 
 
+@pytest.mark.parametrize("place", ["word", "group"])
+def test_labels_that_fill_every_line_of_an_answer_are_refused(place, tmp_path):
+    """12 kB with a word of a million letters: its topics, as text, took 2 GB."""
+    model = cv.TopicModel(2, groups=["a", "b"]) if place == "group" else cv.TopicModel(2)
+    release = cv.simulate_release([[9, 0], [0, 8]], epsilon=1, seed=0, labels=[["a", "b"], ["x", "y"]])
+    posterior = cv.fit(model, release, sweeps=4, thin=1, **QUIETLY)
+    tree = posterior.tree["posterior"].to_dataset()
+    dim = (
+        tree["phi"].dims[-1] if place == "word" else next(d for d in tree["theta_mean"].dims if "group" in d)
+    )
+    names = tree[dim].to_numpy().astype(object)
+    names[0] = "x" * 2_001
+    posterior.tree["posterior"].dataset = tree.assign_coords({dim: names})
+    posterior.save(tmp_path / "run.zarr")
+    refused(tmp_path / "run.zarr", "damaged")
+    with pytest.raises(ValueError, match="groups: expected names of at most 2,000 letters, got a longer one"):
+        cv.TopicModel(2, groups=["a", "x" * 2_001])
+
+
 @pytest.mark.parametrize(
     ("keep", "group", "name", "dims", "shape"),
     [

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from countveil.counts.foreign import is_made_up, refuse_labels
-from countveil.counts.inputs.labels import listed, places_of, refuse_other_numbers
+from countveil.counts.inputs.labels import check_lengths, listed, places_of, refuse_other_numbers
 from countveil.counts.inputs.spellings import label_text
 
 #: What rows without a group are called among the labels of groups in a run.
@@ -42,6 +42,7 @@ class Groups:
         self, names: Sequence[str], codes: np.ndarray | Sequence[int], rows: Sequence[str] | None = None
     ) -> None:
         self.names = tuple(names)
+        check_lengths(self.names, "groups: expected names")
         self.codes = np.array(codes, dtype=np.int64)
         self.codes.setflags(write=False)
         self.rows = None if rows is None else tuple(rows)

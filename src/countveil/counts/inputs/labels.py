@@ -43,6 +43,9 @@ _DECLARE = (
     "looking at the counts, or pass public_labels=True if anyone may know that exactly these occur"
 )
 
+#: Letters of a label, and of the name of an axis or a group: more than any address has.
+MOST_LETTERS = 2_000
+
 
 def read_labels(
     given: Any, shape: tuple[int, ...], axes: Sequence[str] | None = None
@@ -101,6 +104,7 @@ def _axis_names(given: Iterable[Any]) -> tuple[str, ...]:
     for name in given:
         if not isinstance(name, str) or not name:
             raise ValueError(f"labels: expected axis names that are text, got {name!r}")
+        check_lengths([name], "labels: expected axis names")
         # Without regard to case, because SQL readers of the file have none.
         if name.lower() in taken:
             raise ValueError(f"labels: expected axis names other than {sorted(taken)}, got {name!r}")
@@ -147,6 +151,12 @@ def listed(given: Any, axis: str) -> list[Any]:
     return list(map(unwrapped, spoken(given) if isinstance(given, np.ndarray) else given))
 
 
+def check_lengths(texts: Iterable[str], expected: str) -> None:
+    """Refuse a label that takes next to nothing in a file, and gigabytes in a table that has it in every line."""
+    if any(len(text) > MOST_LETTERS for text in texts):
+        raise ValueError(f"{expected} of at most {MOST_LETTERS:,} letters, got a longer one")
+
+
 def unwrapped(label: Any) -> Any:
     """One of Arrow or xarray, which have each in an object of theirs, as it is."""
     if hasattr(label, "as_py"):
@@ -157,6 +167,7 @@ def unwrapped(label: Any) -> Any:
 def _texts(labels: list[Any], axis: str) -> np.ndarray:
     """As they are released, each once."""
     texts = [_text(label, axis) for label in labels]
+    check_lengths(texts, f"labels: expected {axis} labels")
     seen = set()
     for text in texts:
         if text in seen:

@@ -18,6 +18,7 @@ import zarr
 from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.bounded.room import Room
 from countveil.counts.files.names import is_plain_name, path_below
+from countveil.counts.inputs.labels import check_lengths
 from countveil.counts.places import local_path
 from countveil.counts.release_on_disk import ReleaseOnDisk
 from countveil.inference.settings import stored_settings
@@ -89,6 +90,8 @@ def read_run(path: str | os.PathLike[str]) -> StoredRun:
         } | {"problem": problem}
         model = stored_model(attributes["model"])
         selection_of(tree)  # that it can be read
+        for coordinate in tree["posterior"].coords.values():
+            _check_lengths_of(coordinate.to_numpy())
         labels = stored_labels(tree, attributes["dims"], attributes["labelled"])
     except (PosteriorFileError, MemoryError):
         raise
@@ -173,7 +176,13 @@ def _labels_along(folder: Path, dim: str) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "OTU":
         raise damaged(folder, ValueError("labels that are no texts"))
     labels: Any = array[...]
+    _check_lengths_of(labels)
     return labels.astype(object)
+
+
+def _check_lengths_of(labels: np.ndarray) -> None:
+    if labels.dtype.kind in "OTU":
+        check_lengths(map(str, labels.ravel().tolist()), "path: expected a run whose labels are")
 
 
 def read_releases(folder: Path, attributes: Mapping[str, Any]) -> dict[str, PrivateCounts | CombinedReleases]:

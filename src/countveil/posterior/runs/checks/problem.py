@@ -163,12 +163,10 @@ def _check_running(tree: xr.DataTree, attributes: Mapping[str, Any], model: Any)
         raise ValueError("other running means")
     # Means meet means by their places: of other lengths numpy would make gigabytes of a few.
     if isinstance(model, EinsumModel):
-        of_axes = model._spec.per_axis is not None
+        of_axes, shape = model._spec.per_axis is not None, tuple(attributes["shape"])
         component = component_dim(model) if of_axes else "community"
-        n_components = model._sizes[model._spec.latent] if of_axes else getattr(model, "n_communities", 0)
-        shape = attributes["shape"]
-        expected |= {component: n_components, "to_community": n_components}
-        expected["matched"] = sum(shape[1:]) if of_axes else shape[0]
+        matched = sum(shape[1:]) if of_axes else shape[0]
+        expected = {**_lengths(shape, model), **expected, "matched": matched}
         root, each = (component, "matched"), (component,)
         known: dict[str, tuple] = {"n_draws": (), "length": each, "root": root, "share": each}
         for name, one in group.data_vars.items():
@@ -208,13 +206,19 @@ def _fields_kept(model: EinsumModel, attributes: Mapping[str, Any]) -> set[str]:
     return {name for name in dims if not dims[name]}
 
 
+def _lengths(shape: tuple[int, ...], model: EinsumModel) -> dict[str, int]:
+    """How long each dimension of a state is, by the model and the shape of its data."""
+    dims, sizes = model.dims, _sizes(model, model.check_shape(shape))
+    lengths = {dim: len(labels) for dim, labels in getattr(model, "coordinates", {}).items()}
+    for name in model._spec.factors:
+        lengths |= {dim: sizes[c] for dim, c in zip(dims[name], model._spec.term(name), strict=True)}
+    return lengths
+
+
 def _check_draws(shape: tuple[int, ...], draws: xr.Dataset, model: EinsumModel) -> None:
     """Every field that was kept has the sizes that the model and the shape of its data say."""
-    spec, dims, sizes = model._spec, model.dims, _sizes(model, model.check_shape(shape))
-    lengths = {dim: len(labels) for dim, labels in getattr(model, "coordinates", {}).items()}
-    for name in spec.factors:
-        lengths |= {dim: sizes[c] for dim, c in zip(dims[name], spec.term(name), strict=True)}
-    if spec.per_axis is not None:
+    dims, lengths = model.dims, _lengths(shape, model)
+    if model._spec.per_axis is not None:
         dims = {**dims, row_sum_name(model): (component_dim(model),)}
     for name in dims.keys() & draws.data_vars.keys():
         if (

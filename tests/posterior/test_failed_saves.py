@@ -176,3 +176,29 @@ def test_saving_leaves_the_tree_alone(posterior, tmp_path):
     assert dict(posterior.tree.attrs) == before
     assert "release" not in posterior.tree.children
     assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
+
+
+def test_what_could_not_be_loaded_again_is_refused_before_the_first_sweep(tmp_path):
+    """Labels that nearly vanish when compressed, and hardly any counts: the reader takes such a run for a bomb."""
+    labels = ["a" * 1990 + str(n) for n in range(12_000)]
+    release = cv.privatize([[0]] * 12_000, epsilon=8, rows=labels)
+    seen = []
+    with pytest.raises(
+        ValueError, match=r"store: expected a run that can be loaded again, it would have arrays"
+    ):
+        cv.fit(
+            cv.TopicModel(2),
+            release,
+            chains=1,
+            sweeps=2,
+            thin=1,
+            store=tmp_path / "run.zarr",
+            progress=seen.append,
+        )
+    assert not seen
+    posterior = cv.fit(cv.TopicModel(2), release, chains=1, sweeps=2, thin=1, progress=False)
+    with pytest.raises(
+        ValueError, match=r"path: expected a run that can be loaded again, it would have arrays"
+    ):
+        posterior.save(tmp_path / "run.zarr")
+    assert not os.listdir(tmp_path)

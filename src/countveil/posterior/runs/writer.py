@@ -16,6 +16,8 @@ from countveil.counts import CombinedReleases, PrivateCounts
 from countveil.counts.files.atomic import new_folder, private_file
 from countveil.counts.files.names import path_below
 from countveil.counts.places import local_path
+from countveil.posterior.runs.checks.chunk import NotOpenedError
+from countveil.posterior.runs.checks.folder import check_folder
 from countveil.posterior.runs.packed_release import add_releases
 from countveil.posterior.runs.schema import checksum
 
@@ -51,14 +53,24 @@ def save_run(
         raise OSError(error.errno, f"path: could not write {str(target)!r} ({reason})") from error
 
 
-def write_tree(tree: xr.DataTree, folder: Path, encoding: Mapping[str, Any]) -> None:
-    """All of a tree, in files that only their owner can read; after a failure nothing more is written."""
+def write_tree(tree: xr.DataTree, folder: Path, encoding: Mapping[str, Any], name: str = "path") -> None:
+    """All of a tree, in files that only their owner can read; after a failure nothing more is written.
+
+    What ``load_posterior`` would not open is refused here, before it has its name: before the first sweep of a
+    fit with a store, and while the draws of others are still in memory.
+    """
     store = StoppableStore(folder)
     try:
         tree.to_zarr(store, mode="w", consolidated=False, encoding=encoding)
     except BaseException:
         store.stop()
         raise
+    try:
+        check_folder(folder)
+    except NotOpenedError as error:
+        raise ValueError(
+            f"{name}: expected a run that can be loaded again, it would have {error}: fewer or shorter labels help"
+        ) from error
 
 
 def _taken(target: Path) -> FileExistsError:

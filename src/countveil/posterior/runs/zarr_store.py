@@ -291,7 +291,7 @@ def _make_folder(
         packed = add_releases(tree, releases)
         with unfinished(target.parent) as place, held(place) as inside:
             temporary = place / target.name
-            write_tree(tree, temporary, _encoding(tree, packed))
+            write_tree(tree, temporary, _encoding(tree, packed), "store")
             files = RunFiles(temporary)
             with held(temporary, inside) as itself:
                 open_up(itself, *final_modes(place, inside))

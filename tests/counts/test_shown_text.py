@@ -3,9 +3,11 @@
 import sys
 import unicodedata
 
+import numpy as np
 import pytest
 
 import countveil as cv
+from countveil.cli.models import COMMUNITIES
 from countveil.counts.shown_text import defused, visible
 
 DIRECTION = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C]
@@ -113,3 +115,26 @@ def test_errors_show_the_names_of_axes_safely():
     with pytest.raises(ValueError, match="expected the axes") as caught:
         cv.stack_rows(*parts, different_rows=True)
     assert str(caught.value).isprintable()
+
+
+def test_long_labels_are_cut_where_many_stand_in_a_line():
+    """Of 2,000 letters that nobody sees each takes ten: tables of a small run were megabytes."""
+    n, hidden = 12, "\U000e0001" * 1_900
+    words = [f"{word}{hidden}" for word in range(n)]
+    counts = np.arange(n * n).reshape(n, n) % 5
+    options = {"chains": 1, "sweeps": 20, "seed": 1, "progress": False}
+    documents = cv.privatize(counts, epsilon=5, rows=words, columns=words)
+    topics = cv.fit(cv.TopicModel(2, groups=words), documents, **options)
+    people = cv.privatize(counts, epsilon=5, rows=words, columns=words)
+    communities = cv.fit(cv.CommunityModel(2), people, **options)
+    components = cv.fit(cv.TensorModel(2, n_axes=2), documents, **options)
+    shown = [
+        repr(topics.topics()),
+        repr(topics.prevalence()),
+        repr(components.components()),
+        COMMUNITIES.findings(communities, 5),
+    ]
+    for one in shown:
+        assert r"\U000e0001…" in one
+        assert len(one) < 4 * n * 1_100  # four lines of them at most
+    assert topics.topics().table["word"].str.len().min() > 1_900  # labels themselves stay as they are

@@ -201,4 +201,4 @@ def test_what_could_not_be_loaded_again_is_refused_before_the_first_sweep(tmp_pa
         ValueError, match=r"path: expected a run that can be loaded again, it would have arrays"
     ):
         posterior.save(tmp_path / "run.zarr")
-    assert not os.listdir(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -145,7 +145,7 @@ def _topics(posterior: Posterior, n_words: int) -> str:
 def _communities(posterior: Posterior, n_members: int) -> str:
     import numpy as np
 
-    from countveil.counts.shown_text import visible
+    from countveil.counts.shown_text import short_label
 
     shares, blocks = posterior.memberships()["mean"], posterior.blocks()
     members, counts = shares.to_numpy(), blocks["mean"].to_numpy()
@@ -154,7 +154,7 @@ def _communities(posterior: Posterior, n_members: int) -> str:
     for c, agreement in enumerate(blocks["agreement"].to_numpy()):
         top = np.argsort(-members[:, c], kind="stable")[:n_members]
         out, back = counts[c].sum() - counts[c, c], counts[:, c].sum() - counts[c, c]
-        listed = " ".join(visible(names[i]) for i in top)
+        listed = " ".join(short_label(names[i]) for i in top)
         lines.append(f"{c:>9}  {counts[c, c]:6.0f}  {out:9.0f}  {back:11.0f}  {agreement:9.2f}  {listed}")
     return "\n".join(lines)
 

@@ -20,6 +20,7 @@ _JOINERS = "\u200c\u200d"
 _JOINED = "[\u0600-\u109f\u1780-\u18af]"
 _IN_A_WORD = re.compile(f"(?<={_JOINED})[{_JOINERS}](?={_JOINED})")
 
+_MOST_IN_A_LINE = 100
 _SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # and full-width, read alike by some
 # Where a spreadsheet may begin a new cell inside a cell. Not at a comma: what holds one is written in quotes.
 _BREAKS = re.compile("([;\t\r\n])")
@@ -43,6 +44,18 @@ def visible(text: object) -> str:
         one if place in kept or _is_seen(one) else one.encode("unicode_escape").decode()
         for place, one in enumerate(text)
     )
+
+
+def short_label(label: object) -> str:
+    r"""A label among others in a line, visible, and no more than its first 100 letters.
+
+    A label may have 2,000, and each may take ten to be written out: a table of some topics would be megabytes.
+
+    >>> print(short_label("two\nlines"), len(short_label("a" * 2_000)), short_label("a" * 101)[-3:])
+    two\nlines 101 aa…
+    """
+    text = str(label)
+    return visible(text if len(text) <= _MOST_IN_A_LINE else f"{text[:_MOST_IN_A_LINE]}…")
 
 
 def _is_seen(character: str) -> bool:

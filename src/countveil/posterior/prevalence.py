@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from countveil.counts.shown_text import visible
+from countveil.counts.shown_text import short_label
 from countveil.posterior.align.matching import all_draws, shares_of
 from countveil.posterior.diagnostics.select import say_selection
 from countveil.posterior.diagnostics.summary import interval_dataset, mean_and_interval
@@ -111,7 +111,7 @@ class Prevalence:
 
     def __repr__(self) -> str:
         mean, low, high = (self.shares[name].to_numpy() for name in ("mean", "low", "high"))
-        names = [visible(name) for name in self.groups]
+        names = [short_label(name) for name in self.groups]
         width = max(len("10.0% (10% to 10%)"), *map(len, names))
         lines = ["topic  agreement  " + "  ".join(f"{name:>{width}}" for name in names)]
         for k in range(mean.shape[1]):

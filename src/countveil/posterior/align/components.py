@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from countveil.counts.shown_text import visible
+from countveil.counts.shown_text import short_label, visible
 from countveil.posterior.align.matching import (
     Aligner,
     Alignment,
@@ -83,7 +83,7 @@ class Components:
             lines.append(f"{visible(axis)}\ncomponent  share  agreement  labels")
             for k, row in enumerate(mean):
                 top = np.argsort(-row, kind="stable")[: self.n_labels]
-                listed = " ".join(visible(labels[v]) for v in top)
+                listed = " ".join(short_label(labels[v]) for v in top)
                 lines.append(f"{k:>9}  {self.share[axis][k]:5.1%}  {self.agreement[axis][k]:9.2f}  {listed}")
         told = {weights.attrs["chains"] for weights in self.factors.values() if "chains" in weights.attrs}
         return "\n".join([*lines, *told])

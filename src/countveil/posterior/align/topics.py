@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from countveil.counts.shown_text import visible
+from countveil.counts.shown_text import short_label
 from countveil.posterior.align.matching import Aligner, axis_draws, fixed_places, in_order
 from countveil.posterior.align.memberships import pooling
 from countveil.posterior.axes import free_names
@@ -78,7 +78,7 @@ class Topics:
         words = self._words()
         lines = ["topic  share  agreement  words"]
         for k, top in enumerate(self.top_words()):
-            listed = " ".join(visible(words[v]) for v in top)
+            listed = " ".join(short_label(words[v]) for v in top)
             lines.append(f"{k:>5}  {self.prevalence[k]:5.1%}  {self.agreement[k]:9.2f}  {listed}")
         lines += [self.weights.attrs["chains"]] if "chains" in self.weights.attrs else []
         return "\n".join(lines)

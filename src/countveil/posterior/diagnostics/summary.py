@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from countveil.counts.shown_text import visible
+from countveil.counts.shown_text import short_label
 from countveil.inference.settings import Settings
 from countveil.models.count_model import rates_at
 from countveil.runtime.own_settings import import_library
@@ -98,7 +98,7 @@ class Summary(pd.DataFrame):
 
     def _shown(self) -> Summary:
         """With labels, perhaps a stranger's, as they may be shown."""
-        return self.rename(index=lambda name: visible(str(name)))
+        return self.rename(index=lambda name: short_label(name))
 
     def _repr_html_(self) -> str | None:
         table = pd.DataFrame(self._shown())._repr_html_()

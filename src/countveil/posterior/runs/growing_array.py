@@ -18,7 +18,7 @@ import numpy as np
 
 from countveil.posterior.runs.row_writer import CODEC, chunks_along
 from countveil.posterior.runs.run_files import RunFiles
-from countveil.posterior.runs.writer import SMALLEST_CHUNK
+from countveil.posterior.runs.schema import SMALLEST_CHUNK
 
 #: Numbers of one chunk of what has one number per draw.
 SCALARS_PER_CHUNK = 4096

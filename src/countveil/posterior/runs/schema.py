@@ -29,6 +29,12 @@ VERSION = 1
 #: How xarray opens a run. It has no times, and to make times of a stranger's bytes takes tens of bytes for each.
 OPENING: dict[str, Any] = {"engine": "zarr", "zarr_format": 3, "consolidated": False, "decode_times": False}
 
+#: Draws smaller than this share a chunk: a file for each of ten thousand numbers would take minutes.
+SMALLEST_CHUNK = 2**16
+
+#: The bytes of a release are cut into chunks of this size.
+LARGEST_CHUNK = 2**26
+
 #: What we write. Groups and attributes that others add to a run are their own affair.
 _GROUPS = ("posterior", "sample_stats", "running")
 _ATTRIBUTES = (

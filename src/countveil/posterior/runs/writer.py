@@ -19,13 +19,7 @@ from countveil.counts.places import local_path
 from countveil.posterior.runs.checks.chunk import NotOpenedError
 from countveil.posterior.runs.checks.folder import check_folder
 from countveil.posterior.runs.packed_release import add_releases
-from countveil.posterior.runs.schema import checksum
-
-#: Draws smaller than this share a chunk: a file for each of ten thousand numbers would take minutes.
-SMALLEST_CHUNK = 2**16
-
-#: The bytes of a release are cut into chunks of this size.
-LARGEST_CHUNK = 2**26
+from countveil.posterior.runs.schema import LARGEST_CHUNK, SMALLEST_CHUNK, checksum
 
 
 def save_run(

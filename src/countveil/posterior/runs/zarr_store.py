@@ -35,9 +35,9 @@ from countveil.posterior.runs.reader import damage_is_told
 from countveil.posterior.runs.row_writer import DrawWriter
 from countveil.posterior.runs.run_files import RunFiles
 from countveil.posterior.runs.running_group import RUNNING, chunks_of, write_running, write_running_of
-from countveil.posterior.runs.schema import OPENING, checksum, present_name
+from countveil.posterior.runs.schema import LARGEST_CHUNK, OPENING, SMALLEST_CHUNK, checksum, present_name
 from countveil.posterior.runs.signals import Signals
-from countveil.posterior.runs.writer import LARGEST_CHUNK, SMALLEST_CHUNK, write_tree
+from countveil.posterior.runs.writer import write_tree
 
 #: A tree without draws for states of these arrays, and the releases that go with it.
 Template = Callable[

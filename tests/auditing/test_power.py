@@ -1,5 +1,8 @@
 """What the audit says of itself is so: it finds the smallest defects it names with 0.99, and is rarely wrong."""
 
+import re
+import secrets
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,6 +15,7 @@ from countveil.auditing.law import fit_pvalue, smallest_error
 from countveil.auditing.paths import STRONG as PATHS_STRONG
 from countveil.auditing.paths import above_pvalue, noise_below, one_clamped_in
 from countveil.auditing.strong_noise import STRONG, copied_pvalue, one_in, raw_pvalue
+from countveil.auditing.trials import TYPES
 from countveil.privacy import Guarantee
 from goodness_of_fit import SEED, fits, rejects
 
@@ -117,6 +121,28 @@ def test_the_bits_of_a_seed_that_are_named_are_found():
     found_with_power([len(np.unique(rng.integers(0, states, calls))) < calls for _ in range(1000)])
     missed = [len(np.unique(rng.integers(0, 8 * states, calls))) < calls for _ in range(1000)]
     assert rejects(stats.binomtest(int(np.sum(missed)), 1000, POWER, alternative="less").pvalue)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("any_type", [False, True])
+def test_the_bits_are_found_where_every_shape_and_type_has_noise_of_its_own(any_type):
+    """Noise that is drawn row by row is such: calls of the same seed repeat each other in one shape alone."""
+
+    def checked(bits):
+        def seeded(counts, guarantee):
+            kind = (*counts.shape, TYPES.index(str(counts.dtype)))
+            rng = np.random.default_rng([secrets.randbits(bits), *kind])
+            return counts.astype(np.int64) + geometric(rng, guarantee.rho, counts.size).reshape(counts.shape)
+
+        return check_calls(seeded, 2_000, any_type=any_type)[0]
+
+    named = re.search(r"for each of them \((\d+) where", checked(64).finds)
+    alone, plain = int(named[1]), int(bits_found(2_000))
+    assert alone == (12 if any_type else 15)
+    assert checked(64).passed
+    found_with_power([not checked(alone).passed for _ in range(40)])
+    found = [not checked(plain).passed for _ in range(40)]  # the other figure would say too much
+    assert rejects(stats.binomtest(sum(found), 40, POWER, alternative="less").pvalue)
 
 
 @pytest.mark.parametrize("expected", [1e-6, 0.01, 1.5, 800.0])

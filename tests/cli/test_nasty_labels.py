@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,23 @@ def fitted_run(tmp_path):
     cv.privatize(COUNTS, epsilon=3, labels={"=who()": NAMES, "word\x1b[0m": WORDS}).save(release)
     assert main(["fit", "topics", str(release), "-o", str(run), "--topics", "2", *QUICK]) == 0
     return run
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such terminals")
+@pytest.mark.parametrize("name", ["its own", "/dev/fd"])
+def test_a_table_on_a_terminal_is_shown_safely(name):
+    master, terminal = os.openpty()
+    try:
+        write_table(
+            pd.DataFrame({"word\x1b[0m": WORDS}),
+            os.ttyname(terminal) if name == "its own" else f"/dev/fd/{terminal}",
+        )
+        out = os.read(master, 10_000).decode()
+    finally:
+        os.close(terminal)
+        os.close(master)
+    assert is_safe(out.replace("\r\n", "\n"))
+    assert all(word in out for word in SHOWN[:3])
 
 
 def test_topics_are_shown_safely(tmp_path, capsys):

@@ -1,5 +1,7 @@
 """Counts of a table stand under the names that they had there, or go by order because nothing else can be meant."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -275,3 +277,18 @@ def test_counts_without_a_label_are_not_left_out_in_silence():
         # Where labels are declared nobody is told.
         release = cv.privatize(counts, epsilon=900, long=long, rows=["ann", "bo"], columns=["a", "b"])
         assert release.to_dense().tolist() == [[3, 0], [0, 4]]
+
+
+def test_of_counts_without_a_label_in_undeclared_rows_nobody_is_told():
+    lines = [("ann", "tea", 3), ("bo", "sea", 4)]
+    for more, told in (([("zed", None, 3)], False), ([("ann", None, 3)], True)):
+        table = pd.DataFrame(lines + more, columns=["by", "word", "n"])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            cv.privatize(table, 9, long=("by", "word", "n"), rows=["ann", "bo"], public_labels=True)
+        assert bool(caught) == told
+    both = pd.DataFrame([*lines, (None, "tea", 1), ("bo", None, 1)], columns=["by", "word", "n"])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cv.privatize(both, 9, long=("by", "word", "n"), public_labels=True)
+    assert [str(one.message)[:5] for one in caught] == ["rows:", "colum"]

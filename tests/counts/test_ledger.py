@@ -156,6 +156,43 @@ def test_a_name_that_cannot_be_written_is_not_charged(ledger_path, tmp_path, mon
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
+@pytest.mark.parametrize("most", [100_000, 1], ids=["a file", "a folder"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_link_that_leads_to_nothing_is_not_charged(ledger_path, tmp_path, monkeypatch, most, overwrite):
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", most)
+    no_noise(monkeypatch)
+    (tmp_path / "r").symlink_to("nowhere")
+    with pytest.raises(
+        FileExistsError, match=r"path: expected a new name, got .*, a link that leads to nothing"
+    ):
+        cv.privatize_to_file(
+            COUNTS,
+            tmp_path / "r",
+            1,
+            rows=["a", "b"],
+            ledger=ledger_path,
+            dataset="letters",
+            overwrite=overwrite,
+        )
+    assert not ledger_path.exists()
+
+
+@pytest.mark.parametrize("most", [100_000, 1], ids=["a file", "a folder"])
+def test_names_that_no_file_holds_are_not_charged(ledger_path, tmp_path, monkeypatch, most):
+    monkeypatch.setattr("countveil.counts.files.release.LABELS_IN_ONE_FILE", most)
+    no_noise(monkeypatch)
+    half = [{"labels": {"a\ud800": ["a", "b"], "b": None}}]
+    if most == 1:  # one file holds such labels, as JSON
+        half.append({"rows": ["a", "\ud800"]})
+    for names in half:
+        with pytest.raises(
+            ValueError, match=r"labels: expected .* that UTF-8 can hold, got half a character"
+        ):
+            cv.privatize_to_file(COUNTS, tmp_path / "r", 1, ledger=ledger_path, dataset="letters", **names)
+    assert not ledger_path.exists()
+    assert not list(tmp_path.iterdir())
+
+
 def test_more_rows_than_a_file_may_have_are_not_charged(ledger_path, tmp_path, monkeypatch):
     monkeypatch.setattr("countveil.counts.files.release.MOST_ROWS", 1)
     with pytest.raises(ValueError, match="path: expected at most 1 rows"):
@@ -193,6 +230,32 @@ def test_processes_cannot_both_spend_the_last_of_it(ledger_path, monkeypatch):
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert sum(pool.map(spend_one, [ledger_path] * 20, chunksize=1)) == 7
     assert spent(ledger_path) == 7
+
+
+def test_a_child_that_was_forked_meanwhile_does_not_keep_the_ledger(ledger_path, enter, monkeypatch):
+    """It holds the open file, too, and lives on: to close the file is not to let go of its lock."""
+    children, charged = [], ledger_file.accounts_of
+
+    def forking(entries):
+        children.append(os.fork())
+        if children[-1] == 0:
+            time.sleep(60)
+            os._exit(0)
+        return charged(entries)
+
+    monkeypatch.setattr(ledger_file, "accounts_of", forking)
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waits for the child"))
+    signal.alarm(20)
+    try:
+        enter(1)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert children
+    assert spent(ledger_path) == 1
 
 
 @pytest.mark.parametrize("cut", [b"", b"{", b'{"what": "release", "ti'])

@@ -1,6 +1,7 @@
 """Odd inputs are read as what they are, or refused without a word about them: holes, numbers as labels, damage."""
 
 import datetime
+import os
 from decimal import Decimal
 from enum import Enum
 
@@ -399,3 +400,33 @@ def test_a_missing_time_beside_nanoseconds_is_no_label():
     assert release.to_dense().tolist() == [[1], [4]]
     declared = cv.privatize(table, epsilon=900, rows=["None", "NaT"], columns=["tea"])
     assert not declared.to_dense().any()
+
+
+def test_tuples_in_tuples_in_an_undeclared_line_raise_nothing():
+    deep = ()
+    for _ in range(100_000):
+        deep = (deep,)
+    lines = pd.DataFrame({"by": ["ann", deep], "word": ["tea", "tea"], "n": [900, 900]})
+    assert privatize(lines, 900, long=("by", "word", "n"), rows=["ann"], columns=["tea"]).total() == 900
+    graph = nx.DiGraph([("ann", "bo"), (deep, "bo")])
+    assert privatize(graph, 900, rows=["ann", "bo"]).total() == 1
+
+
+@pytest.mark.parametrize("words", [b"{", b"[1]", b'{"index_columns": 5}', b'"x"', b"\xff"])
+def test_what_pandas_never_wrote_of_a_table_is_passed_over(words, tmp_path):
+    table = pa.table({"by": ["ann"], "word": ["tea"], "n": [900]})
+    pq.write_table(table.replace_schema_metadata({b"pandas": words}), tmp_path / "by.parquet")
+    for given in (tmp_path / "by.parquet", table.replace_schema_metadata({b"pandas": words})):
+        release = privatize(given, 900, long=("by", "word", "n"), rows=["ann"], columns=["tea"])
+        assert release.total() == 900
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such names")
+def test_a_name_that_looks_like_an_address_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = pd.DataFrame({"by": ["ann"], "word": ["tea"], "n": [900]})
+    for name in ("file:x.parquet", "s3:x.parquet", "file:x.csv"):
+        (lines.to_csv if name.endswith("csv") else lines.to_parquet)(tmp_path / name, index=False)
+        for given in (name, f"./{name}"):
+            release = privatize(given, 900, long=("by", "word", "n"), rows=["ann"], columns=["tea"])
+            assert release.total() == 900

@@ -128,3 +128,30 @@ def test_more_components_than_can_be_compared_are_refused(monkeypatch):
     monkeypatch.setattr(matching, "MOST_MATCHED", 3)
     with pytest.raises(ValueError, match=r"components: expected at most 3 .* got 4"):
         matching.align(weights)
+
+
+def test_more_draws_than_can_be_compared_are_refused(monkeypatch):
+    """Topics on an arc make a matching take all its steps: a run of 37 kB kept ``topics`` busy for half an hour."""
+    weights = np.eye(4)[None].repeat(3, axis=0) + 0.1
+    monkeypatch.setattr(matching, "MOST_STEPS", 3 * 4**3)
+    assert matching.align(weights).order.tolist() == [[0, 1, 2, 3]] * 3
+    with pytest.raises(
+        ValueError, match=r"draws: expected at most 3 to be brought .* of 4 components, got 4"
+    ):
+        matching.align(weights[[0, 1, 2, 0]])
+
+
+def test_rounds_end_where_all_of_them_would_take_too_long(monkeypatch):
+    called, match = [], matching.match
+    monkeypatch.setattr(matching, "match", lambda *given: called.append(1) or match(*given))
+    weights = np.random.default_rng(0).dirichlet(np.full(5, 0.1), (6, 8))
+    matching.align(weights)
+    assert 2 * 6 < len(called) < matching.MOST_ROUNDS * 6  # it converges, in more rounds than two
+    called.clear()
+    monkeypatch.setattr(matching, "_IN_ALL", 1)
+    matching.align(weights)
+    assert len(called) == 2 * 6
+
+
+def test_the_usual_draws_of_a_thousand_topics_are_within_what_is_compared():
+    assert matching.MOST_STEPS >= 200 * 1024**3

@@ -44,6 +44,21 @@ def test_marks_stand_at_the_means(posterior):
     pyplot.close(figure)
 
 
+def test_every_group_has_its_name_in_the_legend():
+    """matplotlib leaves out names with _ before them, and takes what stands between dollar signs for a formula."""
+    names = ["_old", "$x$", "plain", "\u202ea"]
+    counts = np.random.default_rng(0).poisson(3, (8, 4))
+    fitted = cv.fit(cv.TopicModel(2, groups=names * 2), counts, sweeps=100, seed=1, progress=False)
+    ax = plot_prevalence(fitted, groups=names)
+    texts = ax.get_legend().get_texts()
+    assert [text.get_text() for text in texts] == ["_old", "$x$", "plain", r"\u202ea"]
+    assert not any(text.get_parse_math() for text in texts)
+    handles, marked = ax.get_legend_handles_labels()
+    assert (handles, marked) == (ax.containers, [f"group {i}" for i in range(4)])  # in the order of the marks
+    ax.figure.canvas.draw()
+    pyplot.close(ax.figure)
+
+
 def test_what_is_refused(posterior):
     with pytest.raises(ValueError, match="groups: expected 1 to 8 groups in one picture, got 10"):
         plot_prevalence(posterior)

@@ -62,7 +62,8 @@ def audit(
     ``privatize``, with a guarantee for each row, as sparse matrices, graphs and files. A right mechanism
     fails fewer than one audit in 100,000. Every check says the smallest defect that it finds with probability
     0.99: at the usual size a rate off by 0.5 %, one cell in 170,000 without noise, one in 120,000 with the noise
-    of another cell, a seed of 32 bits for each call or each row. A seed that is drawn once for each process is
+    of another cell, a seed of 32 bits for each call or each row (26 where calls of other
+    shapes or types have noise of their own). A seed that is drawn once for each process is
     not found. An audit cannot prove a mechanism right.
 
     Parameters

@@ -11,7 +11,7 @@ A value that is drawn once for each process is out of reach from inside one: the
 
 from __future__ import annotations
 
-from math import log, log2
+from math import inf, log, log2
 
 import numpy as np
 
@@ -53,7 +53,11 @@ def check_calls(mechanism: Mechanism, calls: int, *, any_type: bool = False) -> 
         for width in (CELLS, LONG_ROW)
     )
     return [
-        _repeats("calls", {"": small, "large": np.array(large)}),
+        _repeats(
+            "calls",
+            {"": small, "large": np.array(large)},
+            {"": (len(SMALL), types), "large": (len(LARGE), types[: calls // 10])},
+        ),
         _repeats("rows of a matrix", {"": by_row, "long": by_long_row}),
         check_pvalue(
             "law of small calls",
@@ -69,13 +73,20 @@ def _both_ways(noise: np.ndarray) -> list[np.ndarray]:
     return [noise.ravel(order)[:CELLS] for order in ("C", "F")]
 
 
-def bits_found(calls: int) -> float:
-    """log2 of the starting values that so many calls find with POWER."""
-    return log2(calls * (calls - 1) / 2 / -log(1 - POWER))
+def bits_found(*calls: int) -> float:
+    """log2 of the starting values that so many calls find with POWER; of several numbers: each among its own."""
+    pairs = sum(n * (n - 1) / 2 for n in calls)
+    return log2(pairs / -log(1 - POWER)) if pairs else -inf
 
 
-def _repeats(what: str, kinds: dict[str, np.ndarray]) -> Check:
-    """Of calls or rows of each kind, (calls, orders, cells): the usual ones, and others."""
+def _repeats(
+    what: str, kinds: dict[str, np.ndarray], made: dict[str, tuple[int, np.ndarray]] | None = None
+) -> Check:
+    """Of calls or rows of each kind, (calls, orders, cells): the usual ones, and others.
+
+    ``made``: in how many shapes, in turn, and of which types. A mechanism may draw each in a way of its own, as who
+    goes row by row does, and then fewer pairs of calls can repeat each other.
+    """
     told, finds, again = [], [], 0
     for kind, noise in kinds.items():
         some = max(
@@ -85,7 +96,15 @@ def _repeats(what: str, kinds: dict[str, np.ndarray]) -> Check:
         number = f"{len(noise):,} {kind}".strip()
         told.append(f"{some:,} of {number} repeat another" if some else f"none of {number} repeats another")
         whose = f"{kind} ones" if kind else "each of them"
-        finds.append(f"a seed of {int(bits_found(len(noise)))} bits for {whose}")
+        found = f"a seed of {int(bits_found(len(noise)))} bits for {whose}"
+        if made is not None:
+            n_shapes, types = made[kind]
+            alike = [np.sum(types[i::n_shapes] == one) for i in range(n_shapes) for one in set(types)]
+            bits = bits_found(*alike)
+            found += (
+                f" ({int(bits) if bits >= 1 else 'none'} where other shapes or types have noise of their own)"
+            )
+        finds.append(found)
     return Check(f"noise of whole {what}", not again, ", ".join(told), finds=", ".join(finds))
 
 

@@ -89,10 +89,10 @@ def write_table(
     if descriptor is not None:
         sys.stdout.flush()
         with os.fdopen(os.dup(descriptor), "wb") as file:  # at its place: what was printed stays
-            _write(file, table, more)
+            _write(file, table, more, shown=file.isatty())
     elif target.exists() and not target.is_file():
         with target.open("wb") as file:
-            _write(file, table, more)
+            _write(file, table, more, shown=file.isatty())
     else:
         # Not by its name, which others may turn.
         with new_file(target, overwrite=overwrite) as new, _compressed(new, target.suffix) as packed:
@@ -100,9 +100,10 @@ def write_table(
     print(f"Wrote {visible(name)}.")
 
 
-def _write(file: Any, table: pd.DataFrame, more: Iterable[pd.DataFrame]) -> None:
+def _write(file: Any, table: pd.DataFrame, more: Iterable[pd.DataFrame], *, shown: bool = False) -> None:
+    """``shown``: on a terminal, where labels must not do what they say."""
     for part, has_names in chain([(table, True)], ((one, False) for one in more)):
-        safe = _for_spreadsheets(part)
+        safe = _for_spreadsheets(part, shown=shown)
         safe.to_csv(file, mode="wb", index=False, header=has_names, quoting=_quoting(safe))
 
 
@@ -128,12 +129,14 @@ def _compressed(file: Any, suffix: str) -> AbstractContextManager[Any]:
     return nullcontext(file)
 
 
-def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
-    """The names and all the text of a table defused, its numbers as they are."""
-    from countveil.counts.shown_text import defused
+def _for_spreadsheets(table: pd.DataFrame, *, shown: bool = False) -> pd.DataFrame:
+    """The names and all the text of a table defused, its numbers as they are; made visible, too, if it is shown."""
+    from countveil.counts.shown_text import defused, visible
 
     def safe(cell: Any) -> Any:
-        return defused(cell) if isinstance(cell, str) else cell
+        if not isinstance(cell, str):
+            return cell
+        return visible(defused(cell)) if shown else defused(cell)
 
     found = table.copy()
     for name, column in table.select_dtypes(exclude="number").items():

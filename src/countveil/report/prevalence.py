@@ -10,6 +10,7 @@ import numpy as np
 from countveil.models.count_model import whole_number
 from countveil.posterior import Posterior
 from countveil.report.canvas import USUAL, axes_for, fitted, name_ticks, titled
+from countveil.report.sheet import LITERAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,12 +59,12 @@ def plot_prevalence(
     n_groups = len(places)
     ax = axes_for(ax, 7.0, 1.2 + shown * (0.25 + 0.18 * n_groups))
     step = 0.7 / n_groups
-    for i, place in enumerate(places):
+    for i in range(n_groups):
         y = np.arange(shown) + (i - (n_groups - 1) / 2) * step
         errors = [np.maximum(mean[i] - low[i], 0), np.maximum(high[i] - mean[i], 0)]
         ax.errorbar(
             mean[i], y, xerr=errors, fmt=_MARKS[i], color=_COLOURS[i], markersize=5, elinewidth=1.5, capsize=2,
-            label=_plain(fitted(found.groups[place], _GROUP_INCHES, USUAL)),
+            label=f"group {i}",  # matplotlib leaves out names with _ before them, and $ begins a formula
         )  # fmt: skip
     for k in range(shown - 1):
         ax.axhline(k + 0.5, color="#d0d0d0", linewidth=0.8)
@@ -81,8 +82,8 @@ def plot_prevalence(
     titled(ax, f"Shares of {which} in groups of rows", posterior)
     # Beside the axes: intervals may be anywhere in them.
     named_groups = ax.legend(title="group", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    for text in named_groups.get_texts():
-        text.set_usetex(False)
+    for text, place in zip(named_groups.get_texts(), places, strict=True):
+        text.set(text=fitted(found.groups[place], _GROUP_INCHES, USUAL), **LITERAL)
     return ax
 
 
@@ -94,8 +95,3 @@ def _chosen(known: tuple[str, ...], wanted: Sequence[str] | None) -> list[int]:
     if not 1 <= len(names) <= len(_COLOURS):
         raise ValueError(f"groups: expected 1 to {len(_COLOURS)} groups in one picture, got {len(names)}")
     return [known.index(name) for name in names]
-
-
-def _plain(text: str) -> str:
-    """Text that matplotlib takes for text: a dollar sign would begin a formula."""
-    return text.replace("$", r"\$")

@@ -299,6 +299,13 @@ def lock_file(descriptor: int, *, wait: bool) -> bool | None:
     return True
 
 
+def unlock_file(descriptor: int) -> None:
+    """Let go of a lock. To close is not enough where another thread has forked: its child has the file, too."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
 def final_modes(folder: Path, inside: int | None) -> tuple[int, int]:
     """The modes of a new file and a new folder, by trying: to ask for the umask is to change it for a moment.
 

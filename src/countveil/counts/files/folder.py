@@ -189,12 +189,14 @@ def write_parts(folder: Path, contents: Contents, groups: Iterable[Listed]) -> l
     return pieces
 
 
-def write_names(folder: Path, contents: Contents, header: dict[str, Any]) -> dict[str, Any]:
-    """The labels, once the cells are written; and the header that names their files."""
+def write_names(
+    folder: Path, contents: Contents, tables: Iterable[pa.Table | None], header: dict[str, Any]
+) -> dict[str, Any]:
+    """The labels (``name_tables``), once the cells are written; and the header that names their files."""
     import pyarrow.parquet as pq
 
     files: list[Any] = []
-    for place, table in enumerate(_name_tables(contents, header)):
+    for place, table in enumerate(tables):
         if table is not None:
             with private_file(folder / _name_file(place)) as file:
                 pq.write_table(table, file, compression="zstd", store_schema=False)
@@ -214,7 +216,8 @@ def write_names(folder: Path, contents: Contents, header: dict[str, Any]) -> dic
     }
 
 
-def _name_tables(contents: Contents, header: dict[str, Any]) -> Iterator[pa.Table | None]:
+def name_tables(contents: Contents) -> Iterator[pa.Table | None]:
+    """What a folder holds of each axis: labels, and of rows guarantees; an error if no file can hold them."""
     import pyarrow as pa
 
     for place, (axis, labels) in enumerate(zip(contents.axes, contents.labels, strict=True)):

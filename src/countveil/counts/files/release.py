@@ -31,6 +31,7 @@ from countveil.counts.files.cells import (
 )
 from countveil.counts.files.folder import (
     is_release_folder,
+    name_tables,
     named_by,
     read_folder,
     write_folder,
@@ -134,10 +135,11 @@ def _write(
         )
     # What is too large is refused before any work. In a folder labels have files of their own.
     encode_header({**header(), "labels": None, "row_guarantees": None} if many else header())
+    tables = list(name_tables(contents)) if many else []
 
     def write(folder: Path) -> dict:
         pieces = write_parts(folder, contents, counted())
-        return write_names(folder, contents, {**header(), "pieces": describe_pieces(pieces)})
+        return write_names(folder, contents, tables, {**header(), "pieces": describe_pieces(pieces)})
 
     try:
         if many:
@@ -166,6 +168,8 @@ def check_free(target: Path, overwrite: bool) -> None:
     """Refuse a name that is taken, unless told otherwise: a release lost and made anew costs privacy."""
     if not isinstance(overwrite, bool):
         raise TypeError(f"overwrite: expected True or False, got {type(overwrite).__name__}")
+    if target.is_symlink() and not target.exists():
+        raise FileExistsError(f"path: expected a new name, got {target}, a link that leads to nothing")
     taken = is_release_folder(target) if target.is_dir() else target.exists()
     if taken and not overwrite:
         raise FileExistsError(

@@ -188,7 +188,7 @@ def _parquet(source: Path, options: InputOptions, room: Room) -> Any:
         room.take(n_cells, _CELL, "cells")
         # Each text once, as it is in the file: one of megabytes may stand in a million lines.
         texts = [field.name for field in pq.read_schema(file) if str(field.type) in _TEXTS]
-    table = pq.read_table(source, read_dictionary=texts)
+        table = pq.read_table(file, read_dictionary=texts)  # a path such as file:x.parquet is a URI to Arrow
     if b"countveil" in (table.schema.metadata or {}):
         # Its columns would pass for a table of counts, and noise would be taken for data.
         raise _RefusedError("a file of counts, got a release")

@@ -64,8 +64,7 @@ def as_table(counts: Any) -> Table | None:
             was_index=_saved_index(names),
         )
     if comes_from(counts, "pyarrow", "Table"):
-        names, described = counts.column_names, counts.schema.pandas_metadata or {}
-        index = described.get("index_columns", [])
+        names, index = counts.column_names, _described_index(counts.schema)
         # One that only counts the rows is described and no column. Arrow keeps the description where it filters,
         # slices, sorts and joins: it says what the rows were, and not which of them are here.
         ranges = [one for one in index if isinstance(one, dict)]
@@ -82,6 +81,13 @@ def as_table(counts: Any) -> Table | None:
     if comes_from(counts, "polars", "LazyFrame"):
         raise TypeError("counts: expected a table, got a polars LazyFrame; collect() it first")
     return None
+
+
+def _described_index(schema: Any) -> list[Any]:
+    """What pandas left word of; nothing where whoever wrote it there left something else."""
+    with suppress(ValueError, TypeError, AttributeError, RecursionError):
+        return list((schema.pandas_metadata or {}).get("index_columns", []))
+    return []
 
 
 def _saved_index(names: list[Any], saved: Container[Any] = ()) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from scipy import sparse
 from countveil.counts.cells.layout import Cells
 from countveil.counts.inputs.arrays import LabelledCounts, ListedCounts, Values, sparse_cells
 from countveil.counts.inputs.forms import FORMS
-from countveil.counts.inputs.labels import LabelIndex, label_index, origin, read_labels
+from countveil.counts.inputs.labels import LabelIndex, label_index, origin, read_labels, tell_of_unlabelled
 from countveil.counts.inputs.options import InputOptions
 from countveil.counts.inputs.spellings import as_now, object_array
 
@@ -68,6 +68,8 @@ def read_graph(graph: Any, options: InputOptions) -> LabelledCounts:
     axes, (declared_rows, declared_columns) = options.declared(2)
     found = object_array(graph.nodes)
     rows = label_index(declared_rows, found, "node", "rows", public=options.public_labels)
+    if declared_rows is None:
+        tell_of_unlabelled(rows.places(found), "rows")
     columns = rows if declared_columns is None else LabelIndex(declared_columns, "node")
     _check_spellings(rows, columns)
     edges = list(graph.edges(data=True))

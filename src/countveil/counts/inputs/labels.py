@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -105,6 +106,8 @@ def _axis_names(given: Iterable[Any]) -> tuple[str, ...]:
         if not isinstance(name, str) or not name:
             raise ValueError(f"labels: expected axis names that are text, got {name!r}")
         check_lengths([name], "labels: expected axis names")
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise ValueError("labels: expected axis names that UTF-8 can hold, got half a character")
         # Without regard to case, because SQL readers of the file have none.
         if name.lower() in taken:
             raise ValueError(f"labels: expected axis names other than {sorted(taken)}, got {name!r}")
@@ -235,11 +238,14 @@ class LabelIndex:
     def _at(self, label: Any) -> int:
         if type(label) is str and label.isascii():  # most of them
             return self._place.get(label, OUTSIDE)
-        if is_rounded(label):  # whose it is nobody can say
-            return OUTSIDE
-        for text in spellings(label):
-            if text in self._place:
-                return self._place[text]
+        with suppress(
+            RecursionError
+        ):  # one of tuples in tuples in tuples is nobody's, and no error tells of it
+            if is_rounded(label):  # whose it is nobody can say
+                return OUTSIDE
+            for text in spellings(label):
+                if text in self._place:
+                    return self._place[text]
         return OUTSIDE
 
 
@@ -283,19 +289,26 @@ def label_index(
     if rounded:
         raise _halved(parameter)
     distinct = {label_text(label): label for label in spoken(found).tolist()}
-    if None in distinct:
-        del distinct[None]
-        warnings.warn(
-            f"{parameter}: there are counts without a label (None, NaN), which are left out: give them a label of "
-            "their own, or drop them first",
-            stacklevel=2,
-        )
+    distinct.pop(None, None)  # ``tell_of_unlabelled``
     labels = list(distinct.values())
     if not ordered:
         kinds = (int | float, timedelta, np.timedelta64)
         alike = any(all(isinstance(label, kind) for label in labels) for kind in kinds)
         labels.sort(key=None if alike else str)
     return LabelIndex(labels, axis)
+
+
+def tell_of_unlabelled(places: np.ndarray, parameter: str) -> None:
+    """Warn of counts without a label on an axis whose labels are public.
+
+    ``places``: of those that lie inside what is declared for the other axes. Of others no message speaks.
+    """
+    if (places == OUTSIDE).any():
+        warnings.warn(
+            f"{parameter}: there are counts without a label (None, NaN), which are left out: give them a label of "
+            "their own, or drop them first",
+            stacklevel=2,
+        )
 
 
 def _halved(name: str) -> ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from countveil.counts.inputs.labels import (
     listed,
     origin,
     read_labels,
+    tell_of_unlabelled,
 )
 from countveil.counts.inputs.labels_of_tables import check_columns, check_named, check_totals, labels_of_rows
 from countveil.counts.inputs.options import InputOptions
@@ -45,6 +47,8 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     check_shape((table.length if found_rows is None else 1, len(names)), "counts")
     along_columns = label_index(cols, object_array(names), "column", "columns", public=public, ordered=True)
     to_column = along_columns.places(object_array(names))
+    if cols is None:
+        tell_of_unlabelled(to_column, "columns")
     labels: list[Any] = [None, along_columns.labels]
     if found_rows is None:  # rows without names: how many there are is public, as with an array
         to_row, n_rows = np.arange(table.length), table.length
@@ -65,6 +69,8 @@ def _wide(table: Table, options: InputOptions) -> LabelledCounts:
     else:
         along_rows = label_index(rows, found_rows, "row", "rows", public=public, ordered=True)
         to_row, n_rows, labels[0] = along_rows.places(found_rows), len(along_rows), along_rows.labels
+        if rows is None:
+            tell_of_unlabelled(to_row, "rows")
     shape = (n_rows, len(along_columns))
     names_read, labels_read = read_labels(labels, shape, axes)
     check_totals(labels_read, ("rows", "columns"))
@@ -129,6 +135,11 @@ def _long(table: Table, options: InputOptions) -> LabelledCounts:
         found = _column(table, _place(table, name, "long"))
         along.append(label_index(labels, found, axis, parameter, public=options.public_labels))
         places.append(along[-1].places(found))
+    is_declared = [labels is not None for labels in declared]
+    inside = np.all([each >= 0 for each in compress(places, is_declared)], axis=0)
+    for each, parameter, known in zip(places, parameters, is_declared, strict=True):
+        if not known:
+            tell_of_unlabelled(each[inside], parameter)
     place = None if count is None else _place(table, count, "long")
 
     def values(inside: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from countveil.counts.inputs.labels import (
     must_declare,
     origin,
     read_labels,
+    tell_of_unlabelled,
 )
 from countveil.counts.inputs.labels_of_tables import labels_of_rows
 from countveil.counts.inputs.options import InputOptions
@@ -55,6 +56,8 @@ def read_texts(texts: Any, options: InputOptions) -> LabelledCounts:
     if found is not None:  # a Series has labels: its rows are found by them, as those of a table
         along = label_index(rows, found, "row", "rows", public=options.public_labels, ordered=True)
         places, n_rows, row_labels = along.places(found), len(along), along.labels
+        if rows is None:
+            tell_of_unlabelled(places, "rows")
         texts = [text for text, place in zip(texts, places, strict=True) if place >= 0]
         places = places[places >= 0]
     if (not texts and places is None) or not all(isinstance(text, str) for text in texts):

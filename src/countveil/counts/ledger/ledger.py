@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from countveil.counts.bounded.within import has_hole
-from countveil.counts.files.atomic import lock_file, sync_folder
+from countveil.counts.files.atomic import lock_file, sync_folder, unlock_file
 from countveil.counts.inputs.spellings import coarse_key
 from countveil.counts.ledger.accounts import (
     Account,
@@ -166,18 +166,21 @@ class Ledger:
         """The file, for this process alone."""
         while True:
             with _open(self.path) as file:
-                if lock_file(file.fileno(), wait=True) is None:  # closing the file lets go
+                if lock_file(file.fileno(), wait=True) is None:
                     warnings.warn(
                         f"ledger: {self.path} lies where files cannot be locked: let one process at a time release",
                         stacklevel=6,
                     )
-                if not _is_at(file, self.path):
-                    continue  # replaced by another while this one waited: let go of it, and wait for that one
-                book = _Book(file, self.path)
-                yield book
-                if book.has_grown and not _is_at(file, self.path):
-                    raise LedgerError(f"ledger: {self.path} was replaced meanwhile; nothing was released")
-                return
+                try:
+                    if not _is_at(file, self.path):
+                        continue  # replaced by another while this one waited: wait for that one
+                    book = _Book(file, self.path)
+                    yield book
+                    if book.has_grown and not _is_at(file, self.path):
+                        raise LedgerError(f"ledger: {self.path} was replaced meanwhile; nothing was released")
+                    return
+                finally:
+                    unlock_file(file.fileno())
 
     def to_dict(self) -> dict[str, Any]:
         """All accounts with their releases, for JSON: numbers are exact, as text."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from countveil.counts.cells.layout import same_arrays
-from countveil.counts.files.atomic import lock_file
+from countveil.counts.files.atomic import lock_file, unlock_file
 from countveil.counts.files.release import check_free
 from countveil.counts.inputs.spellings import coarse_keys
 from countveil.counts.places import local_path
@@ -31,7 +31,7 @@ def append_release(
 
     The file is replaced in one step: whatever happens, it is the old release or the new one, whole. Of several
     processes that append at once each waits for the one before. The time goes with the size of all of it: append
-    many parts in one call.
+    many parts in one call. Where one of the parts does not know the sum of its values below 0, all of it does not.
 
     Parameters
     ----------
@@ -167,4 +167,5 @@ def _alone(target: Path) -> Iterator[None]:
         lock_file(descriptor, wait=True)
         yield
     finally:
+        unlock_file(descriptor)
         os.close(descriptor)

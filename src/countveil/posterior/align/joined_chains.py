@@ -23,6 +23,7 @@ from countveil.posterior.align.matching import (
     Alignment,
     align,
     axis_draws,
+    checked_steps,
     distributions,
     fixed_places,
     match,
@@ -168,6 +169,7 @@ class JoinedChains:
             if fixed is not None:
                 return fixed
         if self.has_columns:
+            checked_steps(*roots.shape[:2])
             reference = self._mean_root()
             return np.stack([match(reference, root) for root in roots])
         order = align(roots**2).order

@@ -20,6 +20,9 @@ from scipy.optimize import linear_sum_assignment
 MOST_ROUNDS = 20
 #: Each is compared with each: of so many that takes a gigabyte, and the time grows with their cube.
 MOST_MATCHED = 2048
+#: So many steps at most, draws x topics**3, in one round and in all: who chooses the topics can make a matching
+#: take all of its steps (a third of a nanosecond each), and a thousand draws of that take some kilobytes.
+MOST_STEPS, _IN_ALL = 2**39, 2**40
 
 
 class Alignment(NamedTuple):
@@ -120,9 +123,10 @@ def align(topics: np.ndarray) -> Alignment:
     Alignment(order=array([[1, 0],
            [0, 1]]), agreement=array([1., 1.]))
     """
+    steps = checked_steps(*topics.shape[:2])
     # Roots are computed again in every round: all of them at once would double the memory of the draws.
     reference, order = root_of(topics[-1]), np.zeros((0, 0), dtype=np.int64)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(min(MOST_ROUNDS, max(2, _IN_ALL // max(steps, 1)))):
         before, order = order, np.stack([match(reference, root_of(draw)) for draw in topics])
         if np.array_equal(before, order):
             break
@@ -162,13 +166,29 @@ def root_of(draw: np.ndarray) -> np.ndarray:
     return np.sqrt(weights / np.maximum(weights.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny))
 
 
+def checked_steps(n_draws: int, n_topics: int) -> int:
+    """What a round of so many matchings takes at worst, or an error."""
+    if n_topics > MOST_MATCHED:
+        raise _too_many(n_topics)
+    steps = n_draws * n_topics**3
+    if steps > MOST_STEPS:
+        raise ValueError(
+            f"draws: expected at most {MOST_STEPS // n_topics**3:,} to be brought into one order, of {n_topics:,} "
+            f"components, got {n_draws:,}: posterior.chains and posterior.with_burn_in leave some out"
+        )
+    return steps
+
+
+def _too_many(n_topics: int) -> ValueError:
+    return ValueError(
+        f"components: expected at most {MOST_MATCHED:,} of which draws are brought into one order, got {n_topics:,}"
+    )
+
+
 def match(reference: np.ndarray, root: np.ndarray) -> np.ndarray:
     """The draw's topic for each place of the reference."""
     if len(root) > MOST_MATCHED:
-        raise ValueError(
-            f"components: expected at most {MOST_MATCHED:,} of which draws are brought into one order, got "
-            f"{len(root):,}"
-        )
+        raise _too_many(len(root))
     # For a square matrix the places come back as 0, 1, 2, ...
     return linear_sum_assignment(reference @ root.T, maximize=True)[1]
 

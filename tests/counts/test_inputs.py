@@ -353,3 +353,18 @@ BAD = [
 def test_bad_input(counts, options, error, message):
     with pytest.raises(error, match=message):
         privatize(counts, 1, **options)
+
+
+def test_names_of_axes_mean_those_of_the_counts_in_any_case_and_order():
+    """Names that differ by case alone are no new ones: the senders would have been called recipients."""
+    lines = pd.DataFrame({"to": ["bo"], "from": ["ann"], "n": [900]})
+    people = {"From": ["ann", "x"], "To": ["bo", "y"]}
+    for labels in (people, dict(reversed(people.items()))):
+        release = privatize(lines, 900, long=("to", "from", "n"), labels=labels)
+        assert release.axes == ("To", "From")
+        assert [found.tolist() for found in release.labels] == [["bo", "y"], ["ann", "x"]]
+        assert release.to_dense().tolist() == [[900, 0], [0, 0]]
+    with pytest.raises(
+        ValueError, match=r"labels: expected all axes by their names \(to, from\).*got From in an"
+    ):
+        privatize(lines, 900, long=("to", "from", "n"), labels={"From": ["ann"], "other": ["bo"]})

@@ -177,3 +177,67 @@ def test_rows_that_were_put_together_are_not_added_up_from_files_either(tmp_path
     assert found.to_dense().ravel().tolist() == [20, 20, 10, 10]
     with pytest.raises(ValueError, match="expected labels that are numbers"):
         cv.privatize(tmp_path / "apart.parquet", epsilon=900, rows=["ann", "bo"], columns=["tea"])
+
+
+LONG_NUMBER, LONG_FLOAT = 2**64 + 1, 1234567890123456.0
+
+
+def outcome(counts, rows):
+    wide = {"columns": ["tea"]} if isinstance(counts, pd.DataFrame) and "n" not in counts else {
+        "columns": ["tea"], "long": ("by", "word", "n"),
+    }  # fmt: skip
+    try:
+        return cv.privatize(counts, epsilon=900, rows=rows, **wide).to_dense().tolist()
+    except (TypeError, ValueError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "refused"),
+    [
+        (
+            lambda hole: pl.DataFrame({
+                "by": ["ann", "bo"] + ["zoe"] * hole,
+                "word": "tea",
+                "n": pl.Series([100, 100] + [None] * hole, dtype=pl.Int128),
+            }),
+            ["ann", "bo"],
+            None,
+        ),
+        (
+            lambda hole: pl.DataFrame({
+                "by": pl.Series([LONG_NUMBER, 5] + [None] * hole, dtype=pl.Int128), "word": "tea", "n": 100,
+            }),
+            [str(LONG_NUMBER), "5"],
+            None,
+        ),
+        *(
+            (
+                lambda hole, holder=holder: holder(
+                    pd.Series(pd.array([12345678.0, 5.0] + [pd.NA] * hole, dtype="Float32"), name="by")
+                ),
+                ["12345678", "5"],
+                "long numbers",
+            )
+            for holder in (lines, lambda by: index(pd.Index(by)))
+        ),
+        (
+            lambda hole: in_arrow(pd.Categorical([LONG_FLOAT, 5.0] + [None] * hole)),
+            [str(int(LONG_FLOAT)), "5"],
+            "long numbers",
+        ),
+        (
+            lambda hole: pa.concat_tables(
+                [in_arrow(pd.Categorical([LONG_FLOAT])), in_arrow(pd.Categorical([5.0] + [None] * hole))]
+            ),
+            [str(int(LONG_FLOAT)), "5"],
+            "long numbers",
+        ),
+    ],
+    ids=["long counts", "long labels", "Float32", "index of Float32", "dictionary", "dictionaries"],
+)  # fmt: skip
+def test_a_line_without_a_label_or_count_takes_no_error_away(table, rows, refused):
+    """What is refused is refused by the type of a column alone."""
+    whole, with_hole = (outcome(table(hole), rows) for hole in (False, True))
+    assert whole == with_hole
+    assert whole == [[100], [100]] if refused is None else refused in whole

@@ -193,3 +193,90 @@ def test_every_number_of_16_bits_is_one_row_in_the_writing_of_32():
             [rules.label_text(np.float32(short))]
         )
         assert keys, short
+
+
+#: A column of labels each, as pandas has them; ``astype(str)`` is what the docs advise where a file cannot hold them.
+KINDS = {
+    "ages": pd.Series(pd.cut([18.0, 33.0, 64.0], 3)),
+    "whole ages": pd.Series(pd.cut([18, 33, 64], [0, 30, 65])),
+    "quantiles": pd.Series(pd.qcut([18.5, 33.0, 64.0, 70], 2)),
+    "large ends": pd.Series(pd.interval_range(1e16, 4e16, periods=3)),
+    "years": pd.Series(pd.interval_range(pd.Timestamp("2025"), periods=2, freq="YS")),
+    "hours": pd.Series(pd.interval_range(pd.Timestamp("2025-01-01 12:00"), periods=2, freq="h")),
+    "months of a zone": pd.Series(
+        pd.interval_range(pd.Timestamp("2025", tz="Europe/London"), periods=2, freq="MS")
+    ),
+    "spans": pd.Series(pd.interval_range(pd.Timedelta(0), periods=2, freq="D")),
+    "floats": pd.Series([1.0, 2.5, 1e16, 1e-5, 1e5]),
+    "short floats": pd.Series(np.array([0.1, 7, 1e10], np.float32)),
+    "nullable floats": pd.Series([0.1, 7], dtype="Float32"),
+    "whole": pd.Series([1, 2], dtype="Int64"),
+    "truths": pd.Series([True, False]),
+    "days": pd.Series(pd.to_datetime(["2025-01-01", "2025-01-02"])),
+    "moments": pd.Series(pd.to_datetime(["2025-01-01 12:00:00.5", "2025-01-02 00:00:00.25"])),
+    "zoned": pd.Series(pd.to_datetime(["2025-01-01 12:00", "2025-07-02 12:00"])).dt.tz_localize("Europe/London"),
+    "durations": pd.Series(pd.to_timedelta(["1 days", "2 days 01:00:00"])),
+    "months": pd.Series(pd.period_range("2025-01", periods=2, freq="M")),
+    "dates": pd.Series([dt.date(2025, 1, 1), dt.date(2025, 1, 2)]),
+    "times of day": pd.Series([dt.time(1, 2), dt.time(1, 3)]),
+    "decimals": pd.Series([dec.Decimal("1.10"), dec.Decimal("1.2")]),
+}  # fmt: skip
+WRAPPED = {
+    "alone": lambda label: label,
+    "second": lambda label: ("north", label),
+    "first of three": lambda label: (label, "x", "y"),
+    "twice": lambda label: (label, label),
+    "in a part": lambda label: ("north", (label, 7)),
+}
+
+
+def keys(label):
+    return rules.coarse_keys([rules.label_text(label)])
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_and_their_texts_are_one_row_alone_and_in_parts(kind, wrap):
+    column, put = KINDS[kind].drop_duplicates(), WRAPPED[wrap]
+    labels, texts = column.tolist(), column.astype(str).tolist()
+    for label, text in zip(labels, texts, strict=True):
+        assert keys(put(label)) & keys(put(text)), (label, text)
+    for one, other in itertools.permutations(range(len(labels)), 2):
+        assert not keys(put(labels[one])) & keys(put(texts[other])), (labels[one], texts[other])
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Ann\xa0Smith",
+        "Ann Smith ",
+        "Ann\tSmith",
+        "Ann Smith\n",
+        "\ufeffAnn Smith",
+        "\u200bAnn Smith",
+        "Ann Smi\xadth",
+        "Ann\u3000Smith",
+        "ANN SMITH",
+        '"Ann" Smith',
+        "'Ann Smith'",
+        "\u00c1nn Smith",
+    ],
+)
+def test_odd_spaces_and_quotes_are_one_row_alone_and_in_parts(name, wrap, tmp_path):
+    put = WRAPPED[wrap]
+    assert keys(put("Ann Smith")) & keys(put(name))
+    assert not keys(put("Ann Smyth")) & keys(put(name))
+    assert spent(tmp_path, put("Ann Smith"), put(name)) == 2
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["('ann', np.int64(7))", "(ann, 7)", "('ann', Decimal('7.0'))", "[ann, 7]", "('ann', '7')"],
+)
+def test_parts_are_one_row_however_they_are_written(written):
+    assert keys(("ann", 7)) & keys(written)
+    stamp = ("ann", pd.Timestamp("2025-01-01 12:00"))
+    assert keys(stamp) & keys(str(stamp))
+    ages = ("ann", pd.Interval(17.5, 30.0))
+    assert keys(ages) & keys(str(ages))

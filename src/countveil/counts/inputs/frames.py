@@ -151,8 +151,9 @@ def _of_dictionary(chunk: Any) -> np.ndarray:
     import pyarrow as pa
 
     known = entries = _arrow_array(pa.chunked_array([chunk.dictionary]))
-    if chunk.null_count and entries.dtype.kind in "mM":
-        known = np.append(entries, np.array("NaT", entries.dtype))
+    if chunk.null_count and entries.dtype.kind in "mMf":  # by the type alone: a hole makes no objects of them
+        missing = np.nan if entries.dtype.kind == "f" else "NaT"
+        known = np.append(entries, np.array(missing, entries.dtype))
     elif chunk.null_count:
         known = object_array([*entries.tolist(), None])
     places = chunk.indices.cast(pa.int64()).fill_null(len(entries))  # which narrow integers might not hold
@@ -191,7 +192,8 @@ def _polars_array(column: Any) -> np.ndarray:
         import pyarrow as pa
 
         return _arrow_array(pa.chunked_array([column.to_arrow()]))
-    is_whole = column.dtype.is_float() or not column.null_count()
+    is_long = str(column.dtype) in ("Int128", "UInt128")  # which numpy has not
+    is_whole = not is_long and (column.dtype.is_float() or not column.null_count())
     return column.to_numpy() if is_whole else object_array(column.to_list())
 
 
@@ -235,5 +237,10 @@ def _pandas_array(column: Any) -> np.ndarray:
         )
     rounds = not isinstance(column.dtype, np.dtype) and column.isna().any()
     if rounds and getattr(column.dtype, "kind", "") == "f":
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return column.to_numpy(dtype=_width(column.dtype), na_value=np.nan)
     return object_array(column.to_list()) if rounds else column.to_numpy()
+
+
+def _width(dtype: Any) -> Any:
+    """What numpy keeps floats of this type of pandas in, where none is missing."""
+    return getattr(dtype, "numpy_dtype", None) or getattr(dtype, "subtype", np.float64)

@@ -23,6 +23,7 @@ import numpy as np
 from countveil.counts.inputs.spellings import (
     as_now,
     coarse_key,
+    coarse_keys,
     is_rounded,
     label_text,
     object_array,
@@ -83,11 +84,14 @@ def entries_of(
     if len(entries) != n_axes:
         raise ValueError(f"labels: expected an entry for each of the {n_axes} axes, got {len(entries)}")
     known = list(default_axes(n_axes) if names is None else names)
-    if axes is not None and set(axes) == set(known):
-        found = dict(zip(axes, entries, strict=True))
-        return tuple(known), [found[name] for name in known]
+    # Without regard to case, as no two axes of a release differ by that.
+    said = [name.casefold() for name in known]
+    asked = {str(axis).casefold(): place for place, axis in enumerate(axes or ())}
+    if axes is not None and set(asked) == set(said):
+        places = [asked[name] for name in said]
+        return tuple(axes[place] for place in places), [entries[place] for place in places]
     for place, axis in enumerate(axes or ()):
-        if axis in known and known[place] != axis:
+        if str(axis).casefold() in said and said[place] != str(axis).casefold():
             raise ValueError(
                 f"labels: expected all axes by their names ({', '.join(map(visible, known))}), or new names in "
                 f"their order, got {visible(str(axis))} in another place"
@@ -331,7 +335,7 @@ def shares_labels(labels: Sequence[np.ndarray | None]) -> bool:
     >>> shares_labels((np.array(["ann", "bo"]), np.array(["Bo", "cy"]))), shares_labels((np.array(["a"]), None))
     (True, False)
     """
-    first, *others = (set() if names is None else set(map(coarse_key, names)) for names in labels)
+    first, *others = (set() if names is None else coarse_keys(names) for names in labels)
     return any(first & other for other in others)
 
 

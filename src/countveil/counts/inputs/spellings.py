@@ -71,6 +71,10 @@ _NANOSECONDS = {
     "us": 1_000,
     "ns": 1,
 }
+# What Python and pandas put around the parts of a label where they write it as a text.
+_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL)
+_WRAPPED = re.compile(r"^[\s()\[\]]*(?:np\.\w+|Timestamp|Timedelta|Period|Interval|Decimal)\(")
+_AROUND, _DEEPEST = "()[]'\" \t\r\n", 3
 _UNSEEN = frozenset("\u115f\u1160\u2800\u3164")  # fillers of Hangul, and Braille without a dot
 _DECIMAL = Context(prec=2000)  # of our own: that of other code might round
 _QUOTES = str.maketrans(
@@ -394,8 +398,39 @@ def coarse_keys(labels: Iterable[Any]) -> set[str]:
     >>> sorted(coarse_keys(["True"])), sorted(coarse_keys(["2025-01-01 12:00:00+01:00"]))
     (['1', 'true'], ['2025-01-01 11:00:00', '2025-01-01 12:00:00+01:00'])
     """
-    keys = {coarse_key(label) for label in labels}
-    return keys | {_meaning(key, widths) for widths in _WIDTHS for key in keys}
+    keys, pieces = set(), set()
+    for label in map(str, labels):
+        keys.add(coarse_key(label))
+        if "," in label:
+            pieces.add(tuple(map(coarse_key, _pieces(label))))
+    found = set(keys)
+    for widths in _WIDTHS:
+        found |= {_meaning(key, widths) for key in keys}
+        found |= {", ".join(_meaning(one, widths) for one in several) for several in pieces}
+    return found
+
+
+def _pieces(label: str) -> list[str]:
+    r"""What stands between the commas of a label, whatever brackets and quotes it stands in, as it was before them.
+
+    >>> _pieces("('north', '(17.5, 30]')"), _pieces(r"('Ann\xa0Smith', np.int64(7))")
+    (['north', '17.5', '30'], ['Ann\xa0Smith', '7'])
+    """
+    if label.startswith("("):
+        for _ in range(_DEEPEST):  # parts of parts are quoted again
+            plain = _ESCAPED.sub(_unescaped, label)
+            if plain == label:
+                break
+            label = plain
+    found = (_WRAPPED.sub("", piece).strip(_AROUND) for piece in label.split(","))
+    return [piece for piece in found if not piece.startswith("closed=")]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    code, letter = found[1] or found[2] or found[3], found[4]
+    if code is None:
+        return {"n": "\n", "r": "\r", "t": "\t"}.get(letter, letter)
+    return chr(min(int(code, 16), 0x10FFFF))
 
 
 def _meaning(key: str, widths: _Widths) -> str:

@@ -216,14 +216,20 @@ def _posterior_on_disk(store: ZarrStore, problem: Problem) -> Posterior | Shared
     """The posterior of a run that was just written; its draws stay where they are until somebody asks for them."""
     from countveil.posterior.load import views_of
     from countveil.posterior.posterior import Posterior
-    from countveil.posterior.runs.reader import read_running, root_attributes, stored_scalar
+    from countveil.posterior.runs.reader import mark_of_run, read_running, root_attributes, stored_scalar
     from countveil.posterior.shared import SharedPosterior
 
-    path, settings = store.path, store.settings
+    path, settings = (
+        store.path.absolute(),
+        store.settings,
+    )  # whatever folder is worked in when they are asked for
     running = None
     if settings.keep != "all" and not store.counts_apart:
         running = read_running(path)  # now: they are those of all draws, and the run may become longer
-    draws = partial(_draws_now, path, problem.model, store.saved, root_attributes(path)["settings"], running)
+    mark = mark_of_run(path, store.saved)
+    draws = partial(
+        _draws_now, path, problem.model, store.saved, root_attributes(path)["settings"], running, mark
+    )
     posterior: Posterior | SharedPosterior
     if isinstance(problem.model, SharedFactors):
         data = {name: view.given for name, view in problem.views.items()}
@@ -245,14 +251,15 @@ def _posterior_on_disk(store: ZarrStore, problem: Problem) -> Posterior | Shared
             given.labels,
             settings.seed,
         )
-    posterior.path = path
+    posterior.path, posterior.mark = path, (store.saved, mark)
     return posterior
 
 
-def _draws_now(path: Path, model: Any, n: int, settings: str, running: Any) -> Any:
-    """The first n draws of each chain of a run, which may have become longer since."""
-    from countveil.posterior.load import load_posterior
+def _draws_now(path: Path, model: Any, n: int, settings: str, running: Any, mark: bytes) -> Any:
+    """The first n draws of each chain of a run, which may have become longer since, but not another one."""
+    from countveil.posterior.load import check_mark, load_posterior
 
+    check_mark(path, n, mark)
     with _unfinished_is_known():
         tree = load_posterior(path, model).tree
     if tree["posterior"].sizes["draw"] > n:

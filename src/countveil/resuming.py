@@ -100,12 +100,15 @@ def extend(
     ...     cv.extend(run, sweeps=100, progress=False)
     Posterior(TopicModel(n_topics=2, shape=0.1, rate=None), 2 x 2, 2 chains x 40 draws)
     """
+    from countveil.posterior.load import check_mark
+
     if not isinstance(path, str | os.PathLike):
         found = getattr(path, "path", None)
         if found is None:
             raise ValueError(
                 "path: expected the folder of a run, or a posterior that was fitted with store=, got one in memory"
             )
+        check_mark(found, *path.mark)  # type: ignore[misc]  # whatever has a path has a mark
         path = str(found)
     watching = Watching.checked(progress, max_seconds)
     return _go_on(path, sweeps, until, data, model, threads, engine, watching, checkpoint_seconds, scratch)

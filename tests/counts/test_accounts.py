@@ -246,3 +246,13 @@ def test_one_new_name_for_the_release_and_its_ledger_is_refused(tmp_path):
                 [[1]], tmp_path / "x", 1, ledger=tmp_path / "x", dataset="letters", **options
             )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_unit_does_not_make_every_line_as_long(ledger_path, enter):
+    """Each line is as long as the longest: a ledger of 2.5 MB took more than 6 GB to show."""
+    enter(1)
+    [account] = Ledger(ledger_path).accounts()
+    [entry] = account.releases
+    many = tuple({**entry, "release": str(i)} for i in range(2_000))
+    found = account._replace(releases=({**entry, "unit": "x" * 10**6}, *many))
+    assert len(accounts.accounts_table([found])) < 2_000 * 400

@@ -133,7 +133,7 @@ def test_more_components_than_can_be_compared_are_refused(monkeypatch):
 def test_more_draws_than_can_be_compared_are_refused(monkeypatch):
     """Topics on an arc make a matching take all its steps: a run of 37 kB kept ``topics`` busy for half an hour."""
     weights = np.eye(4)[None].repeat(3, axis=0) + 0.1
-    monkeypatch.setattr(matching, "MOST_STEPS", 3 * 4**3)
+    monkeypatch.setattr(matching, "MOST_STEPS", 3 * (4**3 + matching._A_DRAW))
     assert matching.align(weights).order.tolist() == [[0, 1, 2, 3]] * 3
     with pytest.raises(
         ValueError, match=r"draws: expected at most 3 to be brought .* of 4 components, got 4"
@@ -154,4 +154,12 @@ def test_rounds_end_where_all_of_them_would_take_too_long(monkeypatch):
 
 
 def test_the_usual_draws_of_a_thousand_topics_are_within_what_is_compared():
-    assert matching.MOST_STEPS >= 200 * 1024**3
+    assert matching.checked_steps(200, 1024) <= matching.MOST_STEPS
+
+
+def test_draws_of_few_topics_take_their_time_too():
+    """In 1.4 MB there were two million of two topics, which turned slowly, through all 20 rounds: a quarter hour."""
+    with pytest.raises(ValueError, match=r"draws: expected at most [\d,]+ to be brought .* of 2 components"):
+        matching.checked_steps(20_000_000, 2)
+    rounds = matching._IN_ALL // matching.checked_steps(5_000_000, 2)
+    assert 2 <= rounds < matching.MOST_ROUNDS

@@ -270,11 +270,18 @@ def test_draws_are_not_overwritten_where_the_checkpoint_was_lost(lost, tmp_path)
     assert cv.load_posterior(complete).n_draws == 4
 
 
-def test_draws_of_a_stopped_run_are_not_overwritten_either(tmp_path):
+@pytest.mark.parametrize("lost", ["the folder", "its files"])
+def test_draws_of_a_stopped_run_are_not_overwritten_either(lost, tmp_path):
     stopped = stopped_at(16, cv.TopicModel(2), tmp_path / "stopped.zarr", **SETTINGS)
-    lose(stopped, "the folder")
-    with pytest.raises(cv.PosteriorFileError, match="one whose checkpoint was lost"):
-        cv.resume(stopped, progress=False)
+    lose(stopped, lost)
+    with pytest.raises(cv.PosteriorFileError):
+        cv.merge_runs([stopped, shutil.copytree(stopped, tmp_path / "other.zarr")], tmp_path / "merged.zarr")
+    for _ in range(3):  # the first try must not make what the second takes for a run without draws
+        with pytest.raises(cv.PosteriorFileError, match="one whose checkpoint was lost"):
+            cv.resume(stopped, progress=False)
+        with pytest.raises(cv.PosteriorFileError, match="one whose checkpoint was lost"):
+            cv.extend(stopped, sweeps=40, progress=False)
+    assert "its checkpoint was lost, and it cannot go on" in str(describe_run(stopped))
     with pytest.warns(UserWarning, match="has 1 of 2 draws per chain"):
         assert cv.load_posterior(stopped).n_draws == 2
 

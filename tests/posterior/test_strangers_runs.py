@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numcodecs
 import numpy as np
@@ -17,7 +18,7 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 import countveil as cv
-from countveil.evaluation import log_likelihood
+from countveil.evaluation import log_likelihood, pit, rootogram
 from countveil.posterior.describe import describe_run
 from countveil.posterior.runs import reader
 from countveil.posterior.runs.schema import OPENING, checksum, describe_model
@@ -246,7 +247,8 @@ def test_draws_that_are_no_rates_are_refused_where_they_are_used(value):
     release = cv.simulate_release([[9, 0, 0], [0, 8, 7]], epsilon=2, seed=1)
     posterior = cv.fit(cv.TopicModel(2), release, sweeps=40, **QUIETLY)
     posterior.tree["posterior"]["phi"][0, 0, 0, 0] = value
-    for ask in (posterior.true_counts, posterior.posterior_predictive):
+    checks = (partial(rootogram, posterior), partial(pit, posterior, loo=False))
+    for ask in (posterior.true_counts, posterior.posterior_predictive, *checks):
         with pytest.raises(ValueError, match="posterior: expected draws whose rates are finite and >= 0"):
             ask()
 

@@ -1,11 +1,11 @@
 """Does every way to a release give the noise it should? Through ``privatize`` and ``privatize_to_file``.
 
-Each form is released with one guarantee for all: with each of the usual ones and, for a document and for a person,
-with one so strong that a cell without noise shows, and one with the noise of another cell or of another release.
-It is released with a guarantee for every row, too (but graphs, whose rows must share one), and all this with
-negative values and without. Every level must have its own law, whatever kind of count it is added to, or stands
-beside where noise is strong, and just the cells that should be are released. At the usual size matrices are so
-large that they are worked on in several blocks of rows.
+Each form is released with one guarantee for all: with each of the usual ones, with one of them for a person and for
+a cell and, for a document and for a person, with one so strong that a cell without noise shows, and one with the
+noise of another cell or of another release. It is released with a guarantee for every row, too (but graphs, whose
+rows must share one), and all this with negative values and without. Every level must have its own law, whatever
+kind of count it is added to, or stands beside where noise is strong, and just the cells that should be are
+released. At the usual size matrices are so large that they are worked on in several blocks of rows.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from countveil.privacy import Guarantee
 # Not stronger: the sum of a release's values must stay exact in a file.
 STRONG = Guarantee(1, precision=10**9)
 OF_PERSON = Guarantee(1, precision=10**9, unit="person")  # the same noise
+OTHER_UNITS = ("person", "cell")
 # Axes of a matrix, and steps; along the middle one of three axes, of which the last has so many places.
 _LAST = 4
 _BESIDE = [(axis, step) for axis in (0, 1) for step in (1, -1)]
@@ -45,7 +46,7 @@ Way = Callable[
 def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
     """Tables and graphs with some ``size`` cells, and other forms with three times as many; most are zeros."""
     rng = np.random.default_rng()
-    # The unit changes no noise, and only rows and cells have levels by row.
+    # The unit changes no noise: one that is asked of a document is asked of the others, too.
     usual = [Guarantee(one.epsilon, one.precision) for one in guarantees]
     levels = [*usual, *[STRONG] * len(usual)]  # half of the rows: their cells are looked at one by one
     checks = []
@@ -58,7 +59,11 @@ def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
         counts[:, rng.random(side) < _EMPTY] = 0
         # By chance: in turn they would be the same in every block whose number of rows is a multiple.
         by_row = [levels[i] for i in rng.permutation(np.arange(side) % len(levels))]
-        others: list[Promise] = [*usual] if of_graph else [*usual, by_row]
+        others: list[Promise] = [
+            *usual,
+            *(_of_unit(unit, usual[rng.integers(len(usual))]) for unit in OTHER_UNITS),
+        ]
+        others += [] if of_graph else [by_row]
         with warnings.catch_warnings():
             # Which there may well be: that is how strong a guarantee can be.
             warnings.simplefilter("ignore", NoiseAloneWarning)
@@ -173,6 +178,10 @@ def _paths() -> dict[str, tuple[Way, Callable[[int], np.ndarray]]]:
         "a directed graph": (_directed, lambda n: ~np.eye(n, dtype=bool)),
         "an undirected graph": (_undirected, lambda n: np.triu(np.ones((n, n), dtype=bool), 1)),
     }
+
+
+def _of_unit(unit: str, promise: Guarantee) -> Guarantee:
+    return Guarantee(promise.epsilon, promise.precision, unit)
 
 
 def _all(n: int) -> np.ndarray:

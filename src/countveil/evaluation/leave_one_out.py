@@ -87,7 +87,8 @@ def loo(posterior: Posterior, *, cells: Any = None, sample: int | None = 20_000,
 
     ``elpd = sum over cells of log p(value | all other cells)``, from the draws of one fit: those that find a cell
     likely because they saw it are weighted down (PSIS; Vehtari, Gelman and Gabry, 2017). The value of a cell is
-    what was released, with its noise, the true count summed out; of several releases of a count all of them
+    what was released, with its noise, the true count summed out (at a known noise level all values of 0 and below
+    say the same of the count, and are scored as one, "0 or below"); of several releases of a count all of them
     together; of plain counts the count. Cells that are missing, or that the model leaves out (the diagonal of a
     network, one half of an undirected one), are not there to be left out.
 

@@ -26,6 +26,7 @@ from countveil.kernels.uniform import fill_first_uniforms
 from countveil.models.count_model import rates_at, whole_number
 from countveil.posterior.count_draws.predictive import Looks, looks_at
 from countveil.posterior.count_draws.predictive_tree import read_seed
+from countveil.posterior.count_draws.true_counts import check_rates
 from countveil.posterior.diagnostics.modes import warn_of_modes
 from countveil.posterior.diagnostics.summary import check_interval, tails_of
 from countveil.posterior.posterior import Posterior
@@ -220,6 +221,7 @@ def _rate_draws(
     rho, kept = posterior._rho_of_draws, posterior._kept
     for s, (place, state) in enumerate(zip(kept.numbers, kept, strict=True)):
         rates = rates_at(posterior.model, state, posterior._shape, chosen.rows[part], chosen.columns[part])
+        check_rates(rates)
         yield place, rates, None if rho is None else float(rho[s])
 
 

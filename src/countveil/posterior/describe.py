@@ -138,6 +138,10 @@ class RunDescription:
             if self.sweep is None
             else f"sweep {self.sweep:,} of {self.settings['sweeps']:,}"
         )
+        if self.sweep is None and self.draws:
+            return (
+                "NOT COMPLETE: its checkpoint was lost, and it cannot go on; cv.load_posterior has its draws"
+            )
         burning = " (burn-in)" if self.sweep is not None and self.sweep <= self.settings["burn_in"] else ""
         return f"NOT COMPLETE: {at}{burning}; countveil resume goes on with it"
 

@@ -19,7 +19,16 @@ from countveil.models.shared_factors import SharedFactors
 from countveil.posterior.posterior import Posterior
 from countveil.posterior.runs.checks.problem import check_read, keeps_all, model_of
 from countveil.posterior.runs.packed_release import size_on_disk
-from countveil.posterior.runs.reader import StoredRun, damage_is_told, damaged, read_run, stored_labels
+from countveil.posterior.runs.reader import (
+    StoredRun,
+    checked_folder,
+    damage_is_told,
+    damaged,
+    mark_of_draws,
+    mark_of_run,
+    read_run,
+    stored_labels,
+)
 from countveil.posterior.shared import SharedPosterior, ViewFacts, view_posteriors
 
 
@@ -50,8 +59,19 @@ def load_posterior(
         raise damaged(Path(path), error) from error
     with damage_is_told(Path(path)):
         posterior = _posterior_of(run, own, state_type)
-    posterior.path = Path(path)
+    posterior.path = Path(path).absolute()
+    found = run.tree["sample_stats"].data_vars
+    scalars = [found[name].to_numpy() for name in json.loads(run.tree.attrs["scalars"])]
+    posterior.mark = (scalars[0].shape[1], mark_of_draws(scalars))
     return posterior
+
+
+def check_mark(path: Path, n: int, mark: bytes) -> None:
+    """Refuse a run that has taken the place of the one whose first n draws had this mark."""
+    if mark_of_run(checked_folder(path), n) != mark:
+        raise ValueError(
+            f"path: expected the run that was fitted, got another one in {str(path)!r}: it was replaced meanwhile"
+        )
 
 
 def _posterior_of(run: StoredRun, own: Any, state_type: Any) -> Posterior | SharedPosterior:

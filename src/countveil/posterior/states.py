@@ -232,6 +232,8 @@ class KeptDraws(ABC):
     _state_type: Any
     #: The folder it was read from, or fitted into.
     path: Path | None = None
+    #: How many draws of each chain it had there, and by what they are known again (``reader.mark_of_run``).
+    mark: tuple[int, bytes] | None = None
     _modes: Modes | None = None  # see ``diagnostics.modes.posterior_modes``, which keeps them here
     _read_tree: Callable[[], xr.DataTree]
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from countveil.counts.inputs.labels import shares_labels
 from countveil.counts.inputs.spellings import coarse_key, coarse_keys
-from countveil.counts.shown_text import visible
+from countveil.counts.shown_text import short_label, visible
 
 #: Rows beyond this number are not listed: such releases add up with all others, which is never too little.
 MOST_ROWS = 1 << 20
@@ -185,7 +185,7 @@ def _account_lines(account: Account) -> str:
         heads = ("time (UTC)", "release", "epsilon", "precision", "unit", "spent", "state", "file")
         rows = [
             [
-                visible(cell)  # a ledger may come from others
+                short_label(cell)  # a ledger may come from others, and each line is as long as the longest
                 for cell in (
                     one["time"].removesuffix("+00:00").replace("T", " "),
                     one["release"][:8],
@@ -194,9 +194,9 @@ def _account_lines(account: Account) -> str:
                     one["unit"],
                     one["spent"],
                     one["state"],
-                    one["path"] or "-",
                 )
             ]
+            + [visible(one["path"] or "-")]
             for one in account.releases
         ]
         widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]

@@ -23,6 +23,8 @@ MOST_MATCHED = 2048
 #: So many steps at most, draws x topics**3, in one round and in all: who chooses the topics can make a matching
 #: take all of its steps (a third of a nanosecond each), and a thousand draws of that take some kilobytes.
 MOST_STEPS, _IN_ALL = 2**39, 2**40
+#: A draw takes so many more, however few topics it has.
+_A_DRAW = 30_000
 
 
 class Alignment(NamedTuple):
@@ -170,11 +172,12 @@ def checked_steps(n_draws: int, n_topics: int) -> int:
     """What a round of so many matchings takes at worst, or an error."""
     if n_topics > MOST_MATCHED:
         raise _too_many(n_topics)
-    steps = n_draws * n_topics**3
+    steps = n_draws * (n_topics**3 + _A_DRAW)
     if steps > MOST_STEPS:
+        most = MOST_STEPS // (n_topics**3 + _A_DRAW)
         raise ValueError(
-            f"draws: expected at most {MOST_STEPS // n_topics**3:,} to be brought into one order, of {n_topics:,} "
-            f"components, got {n_draws:,}: posterior.chains and posterior.with_burn_in leave some out"
+            f"draws: expected at most {most:,} to be brought into one order, of {n_topics:,} components, "
+            f"got {n_draws:,}: posterior.chains and posterior.with_burn_in leave some out"
         )
     return steps
 

@@ -106,9 +106,14 @@ def _draws(
 def rates_of_cells(kept: KeptStates, rows: np.ndarray, columns: np.ndarray) -> Iterator[np.ndarray]:
     """Rates from which counts can be drawn: a run may come from anybody, and of NaN one would draw for ever."""
     for rates in _rates_of_cells(kept, rows, columns):
-        if rates.size and not (rates.min() >= 0 and rates.max() < np.inf):  # nor is NaN
-            raise ValueError("posterior: expected draws whose rates are finite and >= 0, got others")
+        check_rates(rates)
         yield rates
+
+
+def check_rates(rates: np.ndarray) -> None:
+    """Refuse what is no rate of a count."""
+    if rates.size and not (rates.min() >= 0 and rates.max() < np.inf):  # nor is NaN
+        raise ValueError("posterior: expected draws whose rates are finite and >= 0, got others")
 
 
 def _rates_of_cells(kept: KeptStates, rows: np.ndarray, columns: np.ndarray) -> Iterator[np.ndarray]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -292,6 +293,18 @@ def stored_scalar(folder: Path, name: str, n: int) -> np.ndarray:
     """What was monitored, (chain, draw), of the first n draws of a run."""
     found: Any = zarr.open_array(folder / "sample_stats" / name, mode="r", zarr_format=3)
     return np.asarray(found[:, :n])
+
+
+def mark_of_run(folder: Path, n: int) -> bytes:
+    """By which a run is known again that may have become longer since: what was monitored at its first n draws."""
+    names = json.loads(root_attributes(folder)["scalars"])
+    return mark_of_draws(first_values(folder / "sample_stats" / str(name), n) for name in names)
+
+
+def mark_of_draws(scalars: Iterable[np.ndarray]) -> bytes:
+    """The same of (chain, draw) arrays, in any order."""
+    each = sorted(hashlib.sha256(repr(one.shape).encode() + one.tobytes()).digest() for one in scalars)
+    return hashlib.sha256(b"".join(each)).digest()
 
 
 def _load_unfinished(folder: Path, found: dict[str, Any]) -> xr.DataTree:

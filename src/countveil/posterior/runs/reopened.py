@@ -32,7 +32,7 @@ from countveil.posterior.runs.reader import (
     read_releases,
     root_attributes,
 )
-from countveil.posterior.runs.run_files import PLACE, RunFiles
+from countveil.posterior.runs.run_files import RunFiles
 from countveil.posterior.runs.zarr_store import ZarrStore
 
 
@@ -47,7 +47,6 @@ class ReopenedRun:
                 f"path: expected a run that fit(..., store=) wrote, got {str(self.path)!r}, which was saved from "
                 "memory and has no checkpoint"
             )
-        had_place = self.path.joinpath(*PLACE).is_dir()
         self._files = RunFiles(self.path)
         try:
             _check_described(self.attributes)
@@ -55,7 +54,7 @@ class ReopenedRun:
             if self.is_complete:
                 check_whole(self.path, self.attributes)
             self.checkpoint = read_checkpoint(self._files.place)
-            begun = self.is_complete or (not had_place and self.attributes.get("draws"))
+            begun = self.is_complete or self.attributes.get("draws")
             if self.checkpoint is None and begun:  # its draws would be overwritten from the first on
                 raise DamagedCheckpointError("got one whose checkpoint was lost")
         except DamagedCheckpointError as error:

@@ -256,3 +256,17 @@ def test_a_long_unit_does_not_make_every_line_as_long(ledger_path, enter):
     many = tuple({**entry, "release": str(i)} for i in range(2_000))
     found = account._replace(releases=({**entry, "unit": "x" * 10**6}, *many))
     assert len(accounts.accounts_table([found])) < 2_000 * 400
+
+
+def test_a_column_called_1_is_not_the_one_called_by_that_text(ledger_path):
+    table = pd.DataFrame([["ann", "cy", "tea", 4]], columns=[1, "1", "w", "n"])
+    for by, row in ((1, "ann"), ("1", "cy")):
+        cv.privatize(
+            table,
+            1,
+            long=(by, "w", "n"),
+            labels={"who": [row], "what": ["tea"]},
+            ledger=ledger_path,
+            dataset="a",
+        )
+    assert spent(ledger_path, "a") == 2

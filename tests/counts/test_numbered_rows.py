@@ -252,3 +252,9 @@ def test_numbers_that_are_labels_elsewhere_are_no_positions():
         positions("rows", [1], release.labels[0], 3)
     assert positions("rows", ["1"], release.labels[0], 3).tolist() == [0]
     assert positions("rows", slice(1, 2), release.labels[0], 3).tolist() == [1]
+
+
+def test_columns_that_are_truths_are_not_only_numbered():
+    table = pd.DataFrame([[900, 0]], index=["ann"], columns=[True, False])
+    release = cv.privatize(table, 900, rows=["ann"], columns=["True", "False"])
+    assert release.to_dense().tolist() == [[900, 0]]

@@ -17,6 +17,10 @@ SAVED_INDEX = re.compile(r"__index_level_\d+__")
 _FLOATS = ("halffloat", "float", "double")
 #: Types that others add to those of Arrow and whose values are known: of others Arrow has numbers that mean
 #: something else, as for a month how many there were since 1970.
+_KNOWN_TYPES = re.compile(
+    r"u?int\d|halffloat|float|double|bool|(large_)?(string|binary)|fixed_size_binary|decimal|date|time|duration|null|"
+    r"extension<"
+)
 _KNOWN_FORMS = ("arrow.uuid", "arrow.bool8", "arrow.json")
 
 
@@ -114,6 +118,10 @@ def _arrow_array(column: Any) -> np.ndarray:
     if column.type.num_fields:
         raise _several_values()
     kind = str(column.type)
+    if (
+        _KNOWN_TYPES.match(kind) is None
+    ):  # as intervals of the calendar, which are something else beside a hole
+        raise _other_form(kind)
     if kind == "time64[ns]":
         column = _whole_microseconds(column)
     form = getattr(column.type, "extension_name", "")  # as ids have: numpy would get their bytes

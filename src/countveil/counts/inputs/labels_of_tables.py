@@ -51,7 +51,9 @@ def check_named(
 def check_columns(names: list[Any], declared: Sequence[Any] | None) -> None:
     """Refuse columns that a library only numbered beside declared ones of which none can be among them."""
     known = set(map(label_text, declared or ()))
-    numbered = bool(names) and all(isinstance(name, int | np.integer) for name in names)
+    numbered = bool(names) and all(
+        isinstance(name, int | np.integer) and not isinstance(name, bool) for name in names
+    )
     numbered = numbered or all(isinstance(name, str) and _NUMBERED.fullmatch(name) for name in names)
     if declared is not None and numbered and not any(map(may_be_whole, declared)) and known.isdisjoint(names):
         raise ValueError(

@@ -153,7 +153,8 @@ def _long(table: Table, options: InputOptions) -> LabelledCounts:
     said = str(FORMS["long table"].stability)
     counts = ListedCounts(shape, places, values)
     # Whatever the axes are called here: people as senders and the same as recipients are other rows, of one sum.
-    rows_by = str(tuple(map(str, by)))
+    # A column called 1 is not the one called "1".
+    rows_by = str(tuple(name if isinstance(name, str) else f"<{name}>" for name in by))
     return LabelledCounts(counts, names, labels_read, "long table", origins, said, rows_by)
 
 

@@ -153,6 +153,28 @@ def test_noise_of_an_earlier_release_is_caught(monkeypatch):
     assert failed() == FORMS
 
 
+def test_noise_that_is_kept_by_all_that_a_call_is_is_caught(monkeypatch):
+    """The difference of two releases of one call would be that of the counts."""
+    kept, calls, right = {}, [], RowGuarantees.add_noise
+
+    def remembered(self, counts, start):
+        key = (calls[-1], counts.shape, start, self.guarantee, self.rows)
+        if key not in kept:
+            kept[key] = right(self, np.zeros_like(counts, dtype=np.int64), start).astype(np.int64)
+        return counts + kept[key]
+
+    def told(release):
+        return lambda counts, *more, **options: (
+            calls.append((type(counts), release, options["keep_negative"]))
+            or release(counts, *more, **options)
+        )
+
+    monkeypatch.setattr(RowGuarantees, "add_noise", remembered)
+    for name in ("privatize", "privatize_to_file"):
+        monkeypatch.setattr(paths, name, told(getattr(paths, name)))
+    assert failed() == FORMS
+
+
 @pytest.mark.parametrize(
     "spared", [lambda true: true >= 0, lambda true: true == 0, lambda true: true > 2**37]
 )

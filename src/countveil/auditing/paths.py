@@ -50,7 +50,8 @@ def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
     usual = [Guarantee(one.epsilon, one.precision) for one in guarantees]
     levels = [*usual, *[STRONG] * len(usual)]  # half of the rows: their cells are looked at one by one
     checks = []
-    for name, (path, kept) in _paths().items():
+    first = rng.permutation(len(usual))  # each of them for a person and a cell, in some form
+    for number, (name, (path, kept)) in enumerate(_paths().items()):
         of_graph = path in _GRAPHS
         side = max(int((3 * size if path in _BLOCKS else size) ** 0.5), 20) // _LAST * _LAST
         counts = mixed_counts((side, side), rng)
@@ -61,7 +62,7 @@ def check_paths(guarantees: Sequence[Guarantee], size: int) -> list[Check]:
         by_row = [levels[i] for i in rng.permutation(np.arange(side) % len(levels))]
         others: list[Promise] = [
             *usual,
-            *(_of_unit(unit, usual[rng.integers(len(usual))]) for unit in OTHER_UNITS),
+            *(_of_unit(unit, usual[first[number % len(usual)]]) for unit in OTHER_UNITS),
         ]
         others += [] if of_graph else [by_row]
         with warnings.catch_warnings():
@@ -81,7 +82,8 @@ def _check(name: str, path: Way, kept: np.ndarray, counts: np.ndarray, promises:
     rng = np.random.default_rng()
     half = any_half(rng)
     beside = [*_BESIDE, *(_BESIDE_IN_THE_MIDDLE if path is _array else ())]
-    for promise, negative in itertools.product(promises, (True, False)):
+    # One call comes twice: noise that is kept by all that a call is repeats itself.
+    for promise, negative in [*itertools.product(promises, (True, False)), (STRONG, True), (STRONG, False)]:
         each = promise if isinstance(promise, list) else [promise] * len(counts)
         is_strong = np.array([one.rate == STRONG.rate for one in each])[:, None]
         released = np.ma.asarray(path(counts, promise, negative).to_dense()).reshape(counts.shape)

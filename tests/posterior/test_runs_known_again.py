@@ -61,3 +61,16 @@ def test_the_same_run_grown_longer_is_known_again(tmp_path):
     assert np.array_equal(small.tree["posterior"]["phi"], longer.tree["posterior"]["phi"][:, :10])
     again = cv.extend(small, sweeps=150, progress=False)
     assert again.n_draws == longer.n_draws + 20
+
+
+def test_the_same_draws_under_other_names_are_another_run(tmp_path):
+    place = tmp_path / "run.zarr"
+    ann, loaded = fitted(place, 2, ANN), cv.load_posterior(place)
+    shutil.rmtree(place)
+    bob = fitted(place, 2, ANN[::-1])
+    assert np.array_equal(bob.tree["posterior"]["phi"], loaded.tree["posterior"]["phi"])  # by the same seed
+    for one in (ann, loaded):
+        with pytest.raises(ValueError, match=REPLACED):
+            cv.extend(one, sweeps=90, progress=False)
+    with pytest.raises(ValueError, match=REPLACED):
+        ann.topics()

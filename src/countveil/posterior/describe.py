@@ -40,6 +40,7 @@ from countveil.posterior.runs.reader import (
     read_releases,
     root_attributes,
 )
+from countveil.posterior.runs.reopened import has_begun
 from countveil.posterior.runs.run_files import BEFORE, CHECKPOINT_GROUP, NEWEST, PLACE
 from countveil.posterior.runs.schema import present_name, stored_model
 
@@ -68,6 +69,7 @@ class RunDescription:
     guarantees: Mapping[str, str]
     settings: Mapping[str, Any]
     complete: bool
+    begun: bool  # whether it has had a checkpoint
     chains: tuple[int, ...]  # their numbers
     selected: str  # a sentence, if they were selected
     draws: int  # of every chain, so far
@@ -138,7 +140,7 @@ class RunDescription:
             if self.sweep is None
             else f"sweep {self.sweep:,} of {self.settings['sweeps']:,}"
         )
-        if self.sweep is None and self.draws:
+        if self.sweep is None and self.begun:
             return (
                 "NOT COMPLETE: its checkpoint was lost, and it cannot go on; cv.load_posterior has its draws"
             )
@@ -213,6 +215,7 @@ def _described(
         guarantees=_guarantees(attributes, releases),
         settings=settings,
         complete=complete,
+        begun=complete or has_begun(attributes),
         chains=tuple(places),
         selected=selection_in(attributes),
         draws=draws,

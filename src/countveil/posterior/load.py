@@ -24,8 +24,8 @@ from countveil.posterior.runs.reader import (
     checked_folder,
     damage_is_told,
     damaged,
-    mark_of_draws,
     mark_of_run,
+    mark_of_tree,
     read_run,
     stored_labels,
 )
@@ -60,9 +60,8 @@ def load_posterior(
     with damage_is_told(Path(path)):
         posterior = _posterior_of(run, own, state_type)
     posterior.path = Path(path).absolute()
-    found = run.tree["sample_stats"].data_vars
-    scalars = [found[name].to_numpy() for name in json.loads(run.tree.attrs["scalars"])]
-    posterior.mark = (scalars[0].shape[1], mark_of_draws(scalars))
+    with damage_is_told(posterior.path):
+        posterior.mark = (run.tree["sample_stats"].sizes["draw"], mark_of_tree(run.tree))
     return posterior
 
 

@@ -57,7 +57,8 @@ _LONGEST_FOUND = 300
 #: Attributes that say something of every axis.
 _OF_AXES = ("axes", "dims", "shape", "labelled")
 #: Attributes that a posterior does not have.
-_OF_THE_FILE = ("checksum", "complete", "draws", "chains", "problem", "elsewhere")
+_LASTING = ("model", "axes", "dims", "shape", "views")  # attributes that no extension changes
+_OF_THE_FILE = ("checksum", "complete", "coming", "draws", "chains", "problem", "elsewhere")
 
 
 class StoredRun(NamedTuple):
@@ -296,15 +297,42 @@ def stored_scalar(folder: Path, name: str, n: int) -> np.ndarray:
 
 
 def mark_of_run(folder: Path, n: int) -> bytes:
-    """By which a run is known again that may have become longer since: what was monitored at its first n draws."""
-    names = json.loads(root_attributes(folder)["scalars"])
-    return mark_of_draws(first_values(folder / "sample_stats" / str(name), n) for name in names)
+    """By which a run is known again that may have become longer since.
+
+    What was monitored at its first n draws, its model, and all names: one seed makes the same draws of the same
+    counts under any names.
+    """
+    attributes = root_attributes(folder)
+    scalars = (
+        first_values(folder / "sample_stats" / str(name), n) for name in json.loads(attributes["scalars"])
+    )
+    return _mark(attributes, scalars, partial(_labels_along, folder))
 
 
-def mark_of_draws(scalars: Iterable[np.ndarray]) -> bytes:
-    """The same of (chain, draw) arrays, in any order."""
-    each = sorted(hashlib.sha256(repr(one.shape).encode() + one.tobytes()).digest() for one in scalars)
-    return hashlib.sha256(b"".join(each)).digest()
+def mark_of_tree(tree: xr.DataTree) -> bytes:
+    """The same of a run that was read."""
+    found, names = tree["sample_stats"].data_vars, json.loads(tree.attrs["scalars"])
+    labels = tree["posterior"].coords
+    return _mark(tree.attrs, (found[name].to_numpy() for name in names), lambda dim: labels[dim].to_numpy())
+
+
+def _mark(
+    attributes: Mapping[Any, Any], scalars: Iterable[np.ndarray], labels: Callable[[str], np.ndarray]
+) -> bytes:
+    found = hashlib.sha256(json.dumps([attributes.get(name) for name in _LASTING]).encode())
+    for values in scalars:
+        found.update(repr(values.shape).encode() + values.tobytes())
+    for dim in _labelled_dims(attributes):
+        found.update(json.dumps([dim, list(map(str, labels(dim)))]).encode())
+    return found.digest()
+
+
+def _labelled_dims(attributes: Mapping[Any, Any]) -> list[str]:
+    views = json.loads(attributes.get("views", "null"))
+    if views is None:
+        views = {"": {name: json.loads(attributes[name]) for name in ("dims", "labelled")}}
+    pairs = (zip(one["dims"], one["labelled"], strict=True) for one in views.values())
+    return sorted({dim for each in pairs for dim, has in each if has})
 
 
 def _load_unfinished(folder: Path, found: dict[str, Any]) -> xr.DataTree:

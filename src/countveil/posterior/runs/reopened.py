@@ -54,8 +54,8 @@ class ReopenedRun:
             if self.is_complete:
                 check_whole(self.path, self.attributes)
             self.checkpoint = read_checkpoint(self._files.place)
-            begun = self.is_complete or self.attributes.get("draws")
-            if self.checkpoint is None and begun:  # its draws would be overwritten from the first on
+            # Its draws would be overwritten from the first on.
+            if self.checkpoint is None and (self.is_complete or has_begun(self.attributes)):
                 raise DamagedCheckpointError("got one whose checkpoint was lost")
         except DamagedCheckpointError as error:
             self._files.close()
@@ -135,6 +135,11 @@ class ReopenedRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._files.close()
+
+
+def has_begun(attributes: Mapping[str, Any]) -> bool:
+    """Whether a run of these attributes has had a checkpoint: its first draws are written just before that."""
+    return bool(attributes.get("draws")) and attributes.get("coming") != 1
 
 
 def _check_described(attributes: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from countveil.counts.files.atomic import lock_file
+from countveil.counts.files.atomic import lock_file, unlock_file
 from countveil.inference.row_files import PART, ROWS
 
 #: What is neither draws nor release lies in the folder of an empty array: Zarr warns of strange files in a group,
@@ -159,6 +159,7 @@ class RunFiles:
     def close(self) -> None:
         """Others may write it."""
         if self._lock is not None:
+            unlock_file(self._lock)
             os.close(self._lock)
             self._lock = None
 

@@ -219,10 +219,13 @@ class ZarrStore:
                 array.bring_up_to_date()
             for group in ("posterior", "sample_stats"):
                 number_draws(files, files.root / group / "draw", self.common())
-            files.set_attributes(draws=self.common(), settings=self._described("interrupt"))
+            coming = 1 if self._is_new else None  # killed before it is there, the run begins anew
+            files.set_attributes(draws=self.common(), settings=self._described("interrupt"), coming=coming)
             files.sync()
         saver, running = RowSaver(str(files.place)), self._running_carries(sweep)
         write_checkpoint(files, sweep, self.common(), self._elapsed(), carries(saver), running)
+        if self._is_new:
+            files.set_attributes(coming=None)
         self._is_new, self._sweep, self.saved, now = False, sweep, self.common(), time.monotonic()
         self._due = now + max(self._between, (now - began) / _SHARE)
 

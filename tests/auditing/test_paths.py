@@ -254,7 +254,9 @@ def test_noise_that_tells_of_the_cell_beside_at_one_level_alone_is_caught(level,
     assert failed(100_000) == (FORMS - GRAPHS if level == "rows" else FORMS)  # whose rows share one level
 
 
-@pytest.mark.parametrize("dropped", ["always", "without negative values"])
+@pytest.mark.parametrize(
+    "dropped", ["always", pytest.param("without negative values", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("level", ["one for all", "rows", "a person", "a cell"])
 def test_usual_calls_without_noise_are_caught(level, dropped, monkeypatch):
     """Where it is right for guarantees so strong that nobody gives them."""

@@ -18,10 +18,8 @@ def fitted(place, **options):
     return cv.fit(cv.TopicModel(2), RELEASE, store=place, **OPTIONS, **options)
 
 
-@pytest.mark.parametrize(
-    "seconds",
-    [pytest.param(0, id="checkpoints", marks=pytest.mark.long), pytest.param(60, id="one checkpoint")],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [0, 60], ids=["checkpoints", "one checkpoint"])
 @pytest.mark.parametrize("keep", ["all", "summaries"])
 def test_a_fit_goes_on_whichever_write_failed(keep, seconds, tmp_path, monkeypatch):
     """Also of the first checkpoint, before which the root says of draws that nothing goes on from yet."""

@@ -157,9 +157,7 @@ def stored_labels(tree: xr.DataTree, dims: list[str], labelled: list[bool]) -> t
 
 def labels_in(folder: Path, attributes: Mapping[str, Any]) -> dict[str, tuple[np.ndarray | None, ...]]:
     """The labels of a run that was looked through, by its views, and nothing else of it."""
-    views = json.loads(attributes.get("views", "null"))
-    if views is None:
-        views = {"": {name: json.loads(attributes[name]) for name in ("dims", "labelled")}}
+    views = _views_in(attributes)
     known: dict[str, np.ndarray] = {}  # views may share an axis
     for one in views.values():
         for dim, has in zip(one["dims"], one["labelled"], strict=True):
@@ -171,6 +169,14 @@ def labels_in(folder: Path, attributes: Mapping[str, Any]) -> dict[str, tuple[np
         )
         for view, one in views.items()
     }
+
+
+def _views_in(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """The dimensions of every view, and which have labels; a run of one array has one view, without a name."""
+    views = json.loads(attributes.get("views", "null"))
+    if views is None:
+        views = {"": {name: json.loads(attributes[name]) for name in ("dims", "labelled")}}
+    return views
 
 
 def _labels_along(folder: Path, dim: str) -> np.ndarray:
@@ -328,10 +334,7 @@ def _mark(
 
 
 def _labelled_dims(attributes: Mapping[Any, Any]) -> list[str]:
-    views = json.loads(attributes.get("views", "null"))
-    if views is None:
-        views = {"": {name: json.loads(attributes[name]) for name in ("dims", "labelled")}}
-    pairs = (zip(one["dims"], one["labelled"], strict=True) for one in views.values())
+    pairs = (zip(one["dims"], one["labelled"], strict=True) for one in _views_in(attributes).values())
     return sorted({dim for each in pairs for dim, has in each if has})
 
 
